@@ -1,0 +1,21 @@
+"""Optional dependencies: imported when used, and named with their install line when missing."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+
+def require(module: str, *, extra: str, what: str) -> Any:
+    """Import ``module``, or say which extra of pnml brings it.
+
+    >>> require("json", extra="torch", what="this example").dumps([1])
+    '[1]'
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        missing = error.name or module
+        raise ImportError(
+            f"{what} needs {missing!r}, which is not installed: pip install 'pnml[{extra}]'", name=missing
+        ) from error

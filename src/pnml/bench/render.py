@@ -1,0 +1,85 @@
+"""The tables in the formats they can be written in."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import astuple
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from pnml.bench.layout import header, lines, notes
+from pnml.bench.render_html import render_html
+from pnml.bench.render_latex import render_latex
+from pnml.bench.tables import summarise
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pnml.bench.tables import Cell, Table
+
+
+class Format(str, Enum):
+    """What the tables can be written as."""
+
+    MARKDOWN = "markdown"
+    LATEX = "latex"
+    CSV = "csv"
+    HTML = "html"
+
+    @property
+    def file_name(self) -> str:
+        """The name that its file gets in a folder."""
+        suffixes = {Format.MARKDOWN: "md", Format.LATEX: "tex", Format.CSV: "csv", Format.HTML: "html"}
+        return f"tables.{suffixes[self]}"
+
+
+def render(tables: Sequence[Table], form: Format) -> str:
+    """Write some tables in one format.
+
+    >>> from pnml.bench.tables import build_tables
+    >>> print(render(build_tables([])[:1], Format.CSV).splitlines()[1])
+    densenet-auroc,densenet-bc-100,cifar100,isun,baseline,auroc,,,69.7,96.4,,,not run,no result
+    """
+    renderers = {
+        Format.MARKDOWN: render_markdown,
+        Format.LATEX: render_latex,
+        Format.CSV: render_csv,
+        Format.HTML: render_html,
+    }
+    return renderers[form](tables)
+
+
+def render_markdown(tables: Sequence[Table]) -> str:
+    """Write Markdown that also reads well as plain text."""
+    blocks = [str(summarise(tables))]
+    for table in tables:
+        grid = [header(table), *(line.texts for line in lines(table))]
+        widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
+        rows = ["| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in grid]
+        rows.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+        blocks += [f"### {table.title}", table.caption, "\n".join(rows)]
+        reasons = [f"{i}. not run: {reason}" for i, reason in enumerate(notes(table), start=1)]
+        blocks += ["\n".join(reasons).replace("<", "\\<")] if reasons else []
+    return "\n\n".join(blocks) + "\n"
+
+
+def render_csv(tables: Sequence[Table]) -> str:
+    """Write one record per cell, for programs: names as in the result files, numbers to four decimals."""
+    names = ("table", "model", "ind", "ood", "method", "metric")
+    pairs = ("ours", "ours_plus_pnml", "paper", "paper_plus_pnml", "difference", "difference_plus_pnml")
+
+    def record(cell: Cell) -> tuple[object, ...]:
+        numbers = (*astuple(cell.ours), cell.paper.alone, cell.paper.plus_pnml, *astuple(cell.difference))
+        return (
+            *(getattr(cell.paper, name) for name in names),
+            *(None if number is None else round(number, 4) for number in numbers),
+            "run" if cell.reason is None else "not run",
+            cell.reason,
+        )
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow((*names, *pairs, "status", "reason"))
+    writer.writerows(record(cell) for table in tables for cell in table.cells)
+    return text.getvalue()

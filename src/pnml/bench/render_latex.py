@@ -1,0 +1,59 @@
+"""The tables as LaTeX, to be read into a document that uses the packages booktabs and longtable."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pnml.bench.layout import header, lines, notes
+from pnml.bench.tables import summarise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pnml.bench.tables import Table
+
+_ESCAPES = str.maketrans(
+    {character: f"\\{character}" for character in "&%$#_{}"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "−": "$-$", "–": "--"}
+)
+
+
+def render_latex(tables: Sequence[Table]) -> str:
+    r"""Write one ``longtable`` per table, with a rule between the in-distribution sets.
+
+    >>> from pnml.bench.tables import build_tables
+    >>> render_latex(build_tables([])[3:4]).splitlines()[3]
+    '\\begin{longtable}{lllcc}'
+    """
+    opening = [f"% \\usepackage{{booktabs,longtable}}. {summarise(tables)}", r"\begingroup\scriptsize"]
+    return "\n".join([*opening, *(_table(table) for table in tables), r"\endgroup"]) + "\n"
+
+
+def _table(table: Table) -> str:
+    text = [
+        r"\setlength{\tabcolsep}{4pt}",
+        rf"\begin{{longtable}}{{lll{'c' * len(table.columns)}}}",
+        rf"\caption{{{_escape(f'{table.title}. {table.caption}')}}}\label{{tab:{table.name}}}\\",
+        r"\toprule",
+        _line(header(table)),
+        r"\midrule",
+        r"\endhead",
+        r"\bottomrule",
+        r"\endfoot",
+    ]
+    for i, line in enumerate(lines(table)):
+        text += [r"\midrule"] if line.ind_span and i else []
+        text.append(_line(line.texts))
+    text.append(r"\end{longtable}")
+    if reasons := notes(table):
+        items = [rf"\item not run: {_escape(reason)}" for reason in reasons]
+        text += [r"\begin{enumerate}", *items, r"\end{enumerate}"]
+    return "\n".join(text)
+
+
+def _line(cells: Iterable[str]) -> str:
+    return " & ".join(map(_escape, cells)) + r" \\"
+
+
+def _escape(text: str) -> str:
+    return text.translate(_ESCAPES)

@@ -1,0 +1,46 @@
+"""Under ``torch.distributed``: each rank sees its share of the data, and all end with the statistic of the whole."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from pnml._arrays import to_numpy
+from pnml.correlation import Correlation
+
+
+def is_distributed() -> bool:
+    """Tell whether a process group of more than one rank is up."""
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+
+def sum_over_ranks(statistic: Correlation) -> Correlation:
+    """Add the statistics of all ranks, one all-reduce of M² doubles; a rank without rows takes part all the same."""
+    if not is_distributed():
+        return statistic
+    shapes: list[tuple[int, int]] = [(0, 0)] * dist.get_world_size()
+    dist.all_gather_object(shapes, (statistic.count, statistic.n_features or 0))
+    counts, widths = zip(*shapes, strict=True)
+    width, count = max(widths), sum(counts)
+    if any(w not in {0, width} for w in widths):
+        raise ValueError(f"the ranks' embeddings differ in width: {sorted(set(widths))}")
+    device = torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else torch.device("cpu")
+    total = torch.zeros(width * width + 1, dtype=torch.float64)
+    if statistic.count:
+        total[:-1] = torch.from_numpy(statistic.matrix).flatten()
+        total[-1] = statistic.mean_norm * statistic.count
+    total = total.to(device)
+    dist.all_reduce(total)
+    held = to_numpy(total)
+    matrix = held[:-1].reshape(width, width)
+    return Correlation.restore(matrix, count, held[-1] / max(count, 1), unit_norm=statistic.unit_norm)
+
+
+def gather_over_ranks(scores: Tensor) -> Tensor:
+    """Concatenate the scores of all ranks, in rank order."""
+    if not is_distributed():
+        return scores
+    parts: list[Tensor] = [scores] * dist.get_world_size()
+    dist.all_gather_object(parts, scores)
+    return torch.cat(parts)

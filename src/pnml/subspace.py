@@ -1,0 +1,184 @@
+"""The geometry: which directions the training rows span, and how strongly.
+
+``h(x) = xᵀS⁺x`` with ``S = Σxxᵀ`` is the leverage of ``x``. It is finite in the span of the training rows and infinite
+outside of it, so that ``xᵀg = h / (1 + h)`` covers both branches of the update rule (equation 9 of the paper).
+
+Two tolerances decide what "outside" means, both relative and both stated here:
+
+* An eigenvalue of S counts as zero when it is below ``max(M, 32) · ε · λ_max`` with ε of float64, the precision S is
+  summed and decomposed in. Smaller eigenvalues cannot be told from rounding; larger ones are kept, because on real
+  networks directions with 1e-10 of the largest eigenvalue still carry signal.
+* A row is outside the span when its share of length beyond it exceeds ``sqrt(N · max(M, 32) · ε)`` (so that no row of
+  typical length that was summed into S is ever called unseen), ``4 ε`` of the row's own dtype (float32 embeddings carry
+  noise of about 1e-7), and the error of the eigenbasis itself, ``ε sqrt(M) λ_max / λ_min``, with λ_min the smallest
+  eigenvalue kept.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import array_api_compat as compat
+import numpy as np
+
+from pnml._arrays import Array, Placed, precision, working_dtype
+from pnml._rows import check_rows, chunks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pnml.correlation import Correlation
+
+_EPS = float(np.finfo(np.float64).eps)
+
+
+class Subspace:
+    """The eigenbasis of the training rows' correlation and every question it answers.
+
+    Args:
+        eigenvalues: of Σxxᵀ, descending, shape (M,).
+        eigenvectors: the matching orthonormal columns, shape (M, M).
+        count: the number N of rows summed.
+
+    Attributes:
+        rank: how many eigenvalues exceed ``tolerance``.
+        tolerance: the eigenvalue below which a direction counts as unseen.
+
+    >>> from pnml import Correlation
+    >>> plane = Subspace.fit(Correlation().update(np.array([[1.0, 0, 0], [0, 2.0, 0]])))
+    >>> plane.rank
+    2
+    >>> plane.xtg(np.array([[0, 2.0, 0], [0, 0, 0.1]]))
+    array([0.5, 1. ])
+    """
+
+    def __init__(self, eigenvalues: np.ndarray[Any, Any], eigenvectors: np.ndarray[Any, Any], count: int) -> None:
+        self.eigenvalues = eigenvalues
+        self.eigenvectors = eigenvectors
+        self.count = count
+        size = max(len(eigenvalues), 32)
+        self.tolerance = size * _EPS * float(eigenvalues[0])
+        self.rank = int((eigenvalues > self.tolerance).sum())
+
+    @classmethod
+    def fit(cls, correlation: Correlation) -> Subspace:
+        """Decompose a :class:`~pnml.Correlation`."""
+        ascending, vectors = np.linalg.eigh(correlation.matrix)
+        return cls(np.maximum(ascending[::-1], 0.0), np.ascontiguousarray(vectors[:, ::-1]), correlation.count)
+
+    @property
+    def n_features(self) -> int:
+        """The width M of the rows."""
+        return len(self.eigenvalues)
+
+    @cached_property
+    def whitening(self) -> np.ndarray[Any, Any]:
+        """The seen directions, each divided by the square root of its eigenvalue: h(x) = ‖whiteningᵀx‖², (M, rank)."""
+        return np.asarray(self.eigenvectors[:, : self.rank] / np.sqrt(self.eigenvalues[: self.rank]))
+
+    @property
+    def null_space(self) -> np.ndarray[Any, Any]:
+        """An orthonormal basis of the directions no training row has, (M, M − rank)."""
+        return self.eigenvectors[:, self.rank :]
+
+    @cached_property
+    def basis(self) -> Placed:
+        """The whitening and the null space, ready to stand beside arrays of any library."""
+        return Placed(self.whitening, self.null_space)
+
+    @property
+    def correlation(self) -> np.ndarray[Any, Any]:
+        """Σxxᵀ put together again from its eigenvalues and eigenvectors, (M, M)."""
+        return np.asarray((self.eigenvectors * self.eigenvalues) @ self.eigenvectors.T)
+
+    @property
+    def spectrum(self) -> np.ndarray[Any, Any]:
+        """The eigenvalues of the mean correlation Σxxᵀ/N, descending."""
+        return self.eigenvalues / max(self.count, 1)
+
+    @cached_property
+    def relative_error(self) -> float:
+        """How far rounding of S may move a leverage, relative to it."""
+        if self.rank == 0:
+            return 0.0
+        return _EPS * math.sqrt(self.n_features) * float(self.eigenvalues[0] / self.eigenvalues[self.rank - 1])
+
+    def outside_share(self, eps: float) -> float:
+        """The share of a row's length beyond the span at which it counts as outside, for rows of precision ``eps``."""
+        unseen = math.sqrt(self.count * max(self.n_features, 32) * _EPS)
+        return min(0.5, max(unseen, 4 * eps, self.relative_error))
+
+    def leverage(self, x: Array) -> Array:
+        """Give h(x) = xᵀS⁺x of every row, infinite where the row leaves the span of the training rows.
+
+        Args:
+            x: rows of any array library, shape (n, M).
+
+        Returns:
+            Shape (n,), in the rows' library, device and dtype (float32 for narrower ones).
+        """
+        return self._by_chunk(x, leverage)
+
+    def xtg(self, x: Array) -> Array:
+        """Give xᵀg in [0, 1] of every row: 0 where the training set says everything, 1 where it says nothing.
+
+        Args:
+            x: rows of any array library, shape (n, M).
+
+        Returns:
+            Shape (n,), in the rows' library, device and dtype (float32 for narrower ones).
+        """
+        return self._by_chunk(x, lambda *parts: xtg(leverage(*parts)))
+
+    def leave_one_out(self, rows: Array) -> Array:
+        """Give the leverage that each *training* row would have, had it not been summed: h / (1 − h).
+
+        A row with h = 1 is the only one in its direction: without it, it would be outside, so infinity.
+        """
+        return self._by_chunk(rows, lambda *parts: leave_one_out(leverage(*parts), self.relative_error))
+
+    def gain(self, x: Array) -> np.ndarray[Any, Any]:
+        """Give g of equation 9 for one row of shape (M,): how a refit with that row moves the weights."""
+        row = check_rows(np.asarray(x, dtype=np.float64)[None], self.n_features)[0]
+        beyond = self.null_space.T @ row
+        if np.linalg.norm(beyond) > self.outside_share(_EPS) * np.linalg.norm(row):
+            return np.asarray(self.null_space @ beyond / (beyond @ beyond))
+        seen = self.whitening.T @ row
+        return np.asarray(self.whitening @ seen / (1 + seen @ seen))
+
+    def _by_chunk(self, x: Array, function: Callable[..., Array]) -> Array:
+        x = check_rows(x, self.n_features)
+        xp = compat.array_namespace(x)
+        share = self.outside_share(precision(x))
+        out = working_dtype(xp, x)
+        parts = [xp.astype(function(chunk, *self.basis.beside(chunk), share), out) for _, chunk in chunks(x)]
+        return xp.concat(parts) if parts else xp.empty(0, dtype=out, device=compat.device(x))
+
+
+def leverage(x: Array, whitening: Array, null_space: Array, outside_share: float) -> Array:
+    """Compute h of rows (n, M): matrix products only, in the arrays' own library."""
+    xp = compat.array_namespace(x)
+    inside = xp.sum((x @ whitening) ** 2, axis=-1)
+    if null_space.shape[1] == 0:
+        return inside
+    beyond = xp.sum((x @ null_space) ** 2, axis=-1)
+    outside = beyond > outside_share**2 * xp.sum(x * x, axis=-1)
+    return xp.where(outside, xp.full_like(inside, math.inf), inside)
+
+
+def xtg(h: Array) -> Array:
+    """Turn leverage in [0, ∞] into xᵀg = h / (1 + h) in [0, 1]."""
+    xp = compat.array_namespace(h)
+    finite = h < math.inf
+    held = xp.where(finite, h, xp.zeros_like(h))
+    return xp.where(finite, held / (1 + held), xp.ones_like(h))
+
+
+def leave_one_out(h: Array, error: float) -> Array:
+    """Turn the leverage of summed rows into what it would be without them; ``error`` is h's relative error."""
+    xp = compat.array_namespace(h)
+    shared = h < 1 - max(1e-12, error)
+    held = xp.where(shared, h, xp.zeros_like(h))
+    return xp.where(shared, held / (1 - held), xp.full_like(h, math.inf))

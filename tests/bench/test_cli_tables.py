@@ -1,0 +1,96 @@
+"""The command ``tables``, run as a user runs it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import typer
+from rich.console import Console
+from typer.testing import CliRunner
+
+from pnml.bench.metrics import evaluate
+from pnml.bench.render import Format, render
+from pnml.bench.results import Result, Scores, load_results, save_result
+from pnml.bench.tables import build_tables
+from pnml.cli import tables as command
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+app = typer.Typer()
+app.command()(command.tables)
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    folder = tmp_path / "results"
+    scores = Scores(evaluate([1, 2, 4], [3, 5]), evaluate([1, 2, 3], [4, 5]))
+    save_result(Result(model="densenet-bc-100", ind="cifar10", ood="svhn", method="odin", scores=scores), folder)
+    return folder
+
+
+def test_prints_markdown_into_a_pipe(results: Path) -> None:
+    found = CliRunner().invoke(app, ["--results", str(results)])
+    assert found.exit_code == 0
+    assert found.stdout == render(build_tables(load_results(results)), Format.MARKDOWN)
+
+
+def test_prints_one_table_in_one_format(results: Path) -> None:
+    found = CliRunner().invoke(app, ["--results", str(results), "--format", "csv", "--table", "imagenet30"])
+    assert found.exit_code == 0
+    assert [line.split(",")[0] for line in found.stdout.splitlines()] == ["table", *["imagenet30"] * 16]
+
+
+def test_draws_tables_in_a_terminal(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "Console", lambda: Console(force_terminal=True, width=160))
+    found = CliRunner().invoke(app, ["--results", str(results), "--table", "densenet-auroc"])
+    assert found.exit_code == 0
+    assert "83.3 / 100.0" in found.stdout
+    assert "(1) not run: no result" in found.stdout
+    assert "100 cells: 1 run, 99 not run" in found.stdout
+
+
+def test_writes_all_formats(results: Path, tmp_path: Path) -> None:
+    out = tmp_path / "a" / "b"
+    found = CliRunner().invoke(app, ["--results", str(results), "--out", str(out)])
+    assert found.exit_code == 0
+    assert {path.name for path in out.iterdir()} == {"tables.md", "tables.tex", "tables.csv", "tables.html"}
+    assert (out / "tables.csv").read_text().count("\n") == 665
+    assert "664 cells: 3 run" in found.stdout
+
+
+def test_writes_one_format(results: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    found = CliRunner().invoke(app, ["--results", str(results), "--out", str(out), "--format", "latex"])
+    assert found.exit_code == 0
+    assert [path.name for path in out.iterdir()] == ["tables.tex"]
+
+
+def test_results_outside_the_paper_are_counted(results: Path) -> None:
+    save_result(Result(model="mine", ind="cifar10", ood="svhn", method="odin", reason="none"), results)
+    found = CliRunner().invoke(app, ["--results", str(results)])
+    assert "1 of 2 results have no cell in the paper's tables" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["--results", "nowhere"], "no folder 'nowhere'"), (["--table", "densenet"], "no table 'densenet'")],
+)
+def test_mistakes_are_explained(results: Path, arguments: list[str], message: str) -> None:
+    found = CliRunner().invoke(app, ["--results", str(results), *arguments])
+    assert found.exit_code == 2
+    assert message in found.stderr
+
+
+def test_damaged_result_is_explained(results: Path) -> None:
+    next(results.iterdir()).write_text("{")
+    found = CliRunner().invoke(app, ["--results", str(results)])
+    assert found.exit_code == 2
+    assert "is not a result" in found.stderr.replace("\n", " ")
+
+
+def test_help_has_an_example() -> None:
+    found = CliRunner().invoke(app, ["--help"])
+    assert found.exit_code == 0
+    assert "Example: " in found.stdout
