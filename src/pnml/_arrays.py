@@ -32,7 +32,7 @@ def precision(array: Array) -> float:
 
 def working_dtype(xp: Any, *arrays: Array) -> Any:
     """Return the dtype to compute in: float64 as soon as one array has it, otherwise float32 (never half)."""
-    return xp.float64 if any(a.dtype == xp.float64 for a in arrays) else xp.float32
+    return xp.float64 if any(precision(a) < 1e-12 for a in arrays) else xp.float32
 
 
 def has_float64(array: Array) -> bool:
@@ -51,9 +51,14 @@ def to_numpy(array: Array, dtype: Any = np.float64) -> np.ndarray[Any, Any]:
         array = array.numpy()
     elif compat.is_cupy_array(array):  # pragma: no cover - needs a CUDA device
         array = array.get()
-    elif not compat.is_numpy_array(array) and hasattr(array, "__dlpack__"):
-        array = np.asarray(compat.to_device(array, "cpu")) if compat.is_jax_array(array) else np.from_dlpack(array)
-    return np.asarray(array, dtype=dtype)
+    elif not compat.is_jax_array(array) and hasattr(array, "__dlpack__"):
+        array = np.from_dlpack(array)
+    return np.array(array, dtype=dtype)
+
+
+def detached(array: Array) -> Array:
+    """Return the array without its autograd history, if its library keeps one."""
+    return array.detach() if compat.is_torch_array(array) else array
 
 
 def like(reference: Array, values: np.ndarray[Any, Any], dtype: Any = None) -> Array:

@@ -12,7 +12,8 @@ from pnml._arrays import Array, as_array, has_float64, is_real_floating, to_nump
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_CHUNK_BYTES = 1 << 25
+_CHUNK_BYTES = 1 << 26
+_LARGEST_NORM = 1e152  # beyond it, squares leave float64
 
 
 def check_rows(rows: Array, n_features: int | None) -> Array:
@@ -35,18 +36,20 @@ def check_rows(rows: Array, n_features: int | None) -> Array:
 
 
 def chunks(rows: Array) -> Iterator[tuple[int, Array]]:
-    """Yield (index of the first row, rows as float64 where the library has it) in pieces of bounded memory."""
+    """Yield pieces of bounded memory: the index of the first row, and rows as float64 (float32 if there is no more)."""
     xp = compat.array_namespace(rows)
-    wide = xp.float64 if has_float64(rows) else rows.dtype
+    wide = xp.float64 if has_float64(rows) else xp.float32
     step = max(1, _CHUNK_BYTES // (8 * max(1, rows.shape[1])))
     for start in range(0, rows.shape[0], step):
-        yield start, xp.astype(rows[start : start + step, :], wide)
+        yield start, xp.astype(rows[start : min(start + step, rows.shape[0]), :], wide)
 
 
 def row_norms(x: Array) -> Array:
-    """Euclidean norm of every row."""
+    """Euclidean norm of every row, of any magnitude."""
     xp = compat.array_namespace(x)
-    return xp.sqrt(xp.sum(x * x, axis=-1))
+    largest = xp.max(xp.abs(x), axis=-1, keepdims=True)
+    scale = xp.where(largest > 0, largest, xp.ones_like(largest))
+    return scale[:, 0] * xp.sqrt(xp.sum((x / scale) ** 2, axis=-1))
 
 
 def unit_rows(x: Array, norms: Array, *, first: int = 0) -> Array:
@@ -56,3 +59,11 @@ def unit_rows(x: Array, norms: Array, *, first: int = 0) -> Array:
         row = first + int(zero.argmax())
         raise ValueError(f"row {row} has norm 0.0 and cannot be scaled to norm 1: leave such rows out")
     return x / norms[:, None]
+
+
+def check_squares(norms: Array, *, first: int = 0) -> None:
+    """Refuse rows whose squares do not fit into float64, by their index counted from ``first``."""
+    large = to_numpy(norms) > _LARGEST_NORM
+    if large.any():
+        row = int(large.argmax())
+        raise ValueError(f"row {first + row} has norm {float(norms[row])}, whose square overflows: scale the rows down")

@@ -41,14 +41,18 @@ def load_state(
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
-            if metadata.get("kind") != kind:
-                found = metadata.get("kind", "a file that pnml did not write")
-                raise ValueError(f"{path} holds no {kind} but {found}")
-            if int(metadata["version"]) > version:
-                raise ValueError(
-                    f"{path} has {kind} format {metadata['version']}, written by {metadata['written_by']}; pnml "
-                    f"{__version__} reads up to format {version}: pip install -U pnml"
-                )
-            return {name: file.get_tensor(name) for name in file.keys()}, json.loads(metadata["info"])  # noqa: SIM118
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
     except SafetensorError as error:
         raise ValueError(f"{path} is not a whole safetensors file ({error}): write it again") from error
+    if metadata.get("kind") != kind:
+        raise ValueError(f"{path} holds no {kind} but {metadata.get('kind', 'a file that pnml did not write')}")
+    try:
+        found, writer, info = int(metadata["version"]), metadata["written_by"], json.loads(metadata["info"])
+    except (KeyError, ValueError) as error:
+        raise ValueError(f"{path} is damaged, its metadata cannot be read ({error}): write it again") from error
+    if found > version:
+        raise ValueError(
+            f"{path} has {kind} format {found}, written by {writer}; pnml {__version__} reads up to format {version}: "
+            "pip install -U pnml"
+        )
+    return arrays, info

@@ -15,7 +15,7 @@ from typing import Any
 import array_api_compat as compat
 import numpy as np
 
-from pnml._arrays import Array, Placed, to_numpy
+from pnml._arrays import Array, Placed, as_array, to_numpy
 from pnml._beta import beta_quantile
 
 
@@ -51,6 +51,7 @@ class Threshold:
         >>> threshold.p_value(np.array([-1.0, 97.5, 1000.0]))
         array([1.  , 0.02, 0.01])
         """
+        scores = as_array(scores)
         xp = compat.array_namespace(scores)
         (held,) = self._placed.beside(scores)
         below = xp.searchsorted(held, scores, side="left")
@@ -58,7 +59,7 @@ class Threshold:
 
     def is_ood(self, scores: Array) -> Array:
         """Tell of each score whether it exceeds the threshold."""
-        return scores > self.value
+        return as_array(scores) > self.value
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_placed", Placed(self.scores))
@@ -80,18 +81,23 @@ def calibrate(
     >>> calibrate(np.arange(99.0), false_alarm_rate=0.05).value
     94.0
     """
-    held = np.sort(to_numpy(scores))
+    for name, share in (("false_alarm_rate", false_alarm_rate), ("confidence", confidence)):
+        if not 0 < share < 1:
+            raise ValueError(f"{name} must lie between 0 and 1, got {share}")
+    values = to_numpy(as_array(scores))
+    if values.ndim != 1:
+        raise ValueError(f"expected scores of shape (n,), got shape {values.shape}")
+    if not np.isfinite(values).all():
+        bad = int(np.isfinite(values).argmin())
+        raise ValueError(f"score {bad} is {values[bad]}: calibration scores must be finite")
+    held = np.sort(values)
     n = len(held)
-    if not 0 < false_alarm_rate < 1:
-        raise ValueError(f"false_alarm_rate must lie between 0 and 1, got {false_alarm_rate}")
-    if n and not np.isfinite(held[-1]):
-        raise ValueError(f"score {int(to_numpy(scores).argmax())} is {held[-1]}: calibration scores must be finite")
     # (n + 1) α counts whole flagged ranks; the slack keeps 0.05 * 100 from losing one to rounding.
-    flagged = math.floor((n + 1) * false_alarm_rate * (1 + 1e-12))
+    flagged = min(n, math.floor((n + 1) * false_alarm_rate * (1 + 1e-12)))
     if flagged < 1:
         raise ValueError(
             f"{n} calibration samples cannot support a false-alarm rate of {false_alarm_rate}: use at least "
-            f"{math.ceil(1 / false_alarm_rate) - 1} samples or a higher rate"
+            f"{math.ceil((1 - 1e-12) / false_alarm_rate) - 1} samples or a higher rate"
         )
     k = n + 1 - flagged
     tail = (1 - confidence) / 2

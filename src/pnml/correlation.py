@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import array_api_compat as compat
 import numpy as np
 
-from pnml._arrays import Array, has_float64, like, to_numpy
-from pnml._rows import check_rows, chunks, row_norms, unit_rows
+from pnml._arrays import Array, detached, has_float64, like, to_numpy
+from pnml._rows import check_rows, check_squares, chunks, row_norms, unit_rows
 from pnml._state import load_state, save_state
 
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ class Correlation:
         n_features: width M of the rows; taken from the first batch when left out.
         unit_norm: scale every row to Euclidean norm 1 before it is added.
 
-    >>> rows = np.arange(6.0).reshape(3, 2)
+    >>> rows = np.array([[3.0, 4.0], [0.0, 5.0], [8.0, 6.0]])
     >>> statistic = Correlation().update(rows)
     >>> statistic.matrix
-    array([[20., 26.],
-           [26., 35.]])
+    array([[73., 60.],
+           [60., 77.]])
     >>> statistic == Correlation().update(rows[:1]) + Correlation().update(rows[1:])
     True
     """
@@ -40,21 +40,24 @@ class Correlation:
         self.n_features = n_features
         self.unit_norm = unit_norm
         self.count = 0
-        self._sum: Array = None
-        self._norms: Array = None
+        self._sums: _Sum = None
+        self._norms: _Sum = None
 
     def update(self, rows: Array) -> Correlation:
         """Add a batch of shape (n, M) and return self; a bad batch raises ``ValueError`` and changes nothing."""
-        rows = check_rows(rows, self.n_features)
+        rows = detached(check_rows(rows, self.n_features))
         if not has_float64(rows):
             rows = to_numpy(rows)
-        total, norms = self._sum, self._norms
+        sums, norms = self._sums, self._norms
         for start, x in chunks(rows):
             lengths = row_norms(x)
-            scaled = unit_rows(x, lengths, first=start) if self.unit_norm else x
-            total = _add(total, scaled.T @ scaled)
+            if self.unit_norm:
+                x = unit_rows(x, lengths, first=start)  # noqa: PLW2901 - the same rows from here on
+            else:
+                check_squares(lengths, first=start)
+            sums = _add(sums, x.T @ x)
             norms = _add(norms, compat.array_namespace(x).sum(lengths))
-        self._sum, self._norms = total, norms
+        self._sums, self._norms = sums, norms
         self.count += rows.shape[0]
         self.n_features = rows.shape[1]
         return self
@@ -62,14 +65,19 @@ class Correlation:
     @property
     def matrix(self) -> np.ndarray[Any, Any]:
         """Σxxᵀ as a float64 NumPy array of shape (M, M)."""
-        if self._sum is None:
+        if self._sums is None:
             raise ValueError("the Correlation is empty: call update(rows) with at least one row first")
-        return to_numpy(self._sum)
+        return _total(self._sums)
 
     @property
     def mean_norm(self) -> float:
         """The mean Euclidean norm of the rows as they came, before any scaling."""
-        return float(self._norms) / self.count if self.count else 0.0
+        return self.norm_sum / self.count if self.count else 0.0
+
+    @property
+    def norm_sum(self) -> float:
+        """The sum of the rows' Euclidean norms as they came."""
+        return 0.0 if self._norms is None else float(_total(self._norms))
 
     def __add__(self, other: Correlation) -> Correlation:
         """Merge two statistics of disjoint sets of rows into a new one."""
@@ -79,26 +87,30 @@ class Correlation:
             raise ValueError(
                 "one Correlation scales its rows to unit norm and the other does not: they cannot be merged"
             )
-        if self.count and other.count and self.n_features != other.n_features:
+        if None not in {self.n_features, other.n_features} and self.n_features != other.n_features:
             raise ValueError(f"cannot merge Correlations of width {self.n_features} and {other.n_features}")
-        merged = Correlation(self.n_features or other.n_features, unit_norm=self.unit_norm)
-        merged.count = self.count + other.count
-        parts = [part for part in (self, other) if part.count]
-        if parts:
-            merged._sum = sum(part.matrix for part in parts)
-            merged._norms = np.float64(sum(part.mean_norm * part.count for part in parts))
-        return merged
+        if not (self.count and other.count):
+            return (self if self.count else other)._copy()
+        return Correlation.restore(
+            self.matrix + other.matrix,
+            self.count + other.count,
+            self.norm_sum + other.norm_sum,
+            unit_norm=self.unit_norm,
+        )
+
+    def _copy(self) -> Correlation:
+        copy = Correlation(self.n_features, unit_norm=self.unit_norm)
+        copy.count, copy._sums, copy._norms = self.count, self._sums, self._norms
+        return copy
 
     def __eq__(self, other: object) -> bool:
         """Tell whether both hold the same numbers, bit for bit."""
         if not isinstance(other, Correlation):
             return NotImplemented
-        same = (self.count, self.unit_norm, self.n_features) == (
-            other.count,
-            other.unit_norm,
-            other.n_features,
-        )
-        return same and (self.count == 0 or np.array_equal(self.matrix, other.matrix))
+        mine = self.n_features, self.count, self.unit_norm, self.norm_sum
+        if mine != (other.n_features, other.count, other.unit_norm, other.norm_sum):
+            return False
+        return self.count == 0 or np.array_equal(self.matrix, other.matrix)
 
     __hash__ = None  # type: ignore[assignment]  # mutable, like the arrays it holds
 
@@ -107,29 +119,42 @@ class Correlation:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the statistic to a safetensors file."""
-        info = {"count": self.count, "mean_norm": self.mean_norm, "unit_norm": self.unit_norm}
+        info = {"count": self.count, "norm_sum": self.norm_sum, "unit_norm": self.unit_norm}
         save_state(path, _KIND, _VERSION, {"sum": self.matrix}, info)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Correlation:
         """Read a statistic written by :meth:`save`."""
         arrays, info = load_state(path, _KIND, _VERSION)
-        return cls.restore(arrays["sum"], info["count"], info["mean_norm"], unit_norm=info["unit_norm"])
+        return cls.restore(arrays["sum"], info["count"], info["norm_sum"], unit_norm=info["unit_norm"])
 
     @classmethod
     def restore(
-        cls, matrix: np.ndarray[Any, Any], count: int, mean_norm: float, *, unit_norm: bool = False
+        cls, matrix: np.ndarray[Any, Any], count: int, norm_sum: float, *, unit_norm: bool = False
     ) -> Correlation:
-        """Make a statistic from sums computed elsewhere: Σxxᵀ (M, M), N, and the rows' mean norm before scaling."""
+        """Make a statistic from sums computed elsewhere: Σxxᵀ (M, M), N, and Σ‖x‖ of the rows before scaling."""
         statistic = cls(len(matrix), unit_norm=unit_norm)
-        statistic.count, statistic._sum, statistic._norms = count, matrix, np.float64(mean_norm * count)
+        statistic.count, statistic._sums, statistic._norms = count, (matrix, None), (np.float64(norm_sum), None)
         return statistic
 
 
-def _add(state: Array, part: Array) -> Array:
-    """Add a part to the running state, which follows the batches to their library and device."""
+_Sum: TypeAlias = "tuple[Array, Array] | None"
+"""A running sum and what rounding has taken from it, or None before the first part."""
+
+
+def _add(state: _Sum, part: Array) -> _Sum:
+    """Add a part, losing no digits to how many parts there are; the state follows the parts' library and device."""
     if state is None:
-        return part
-    if type(state) is not type(part) or compat.device(state) != compat.device(part):
-        state = like(part, to_numpy(state))
-    return state + part
+        return part, None
+    total, lost = state
+    if type(total) is not type(part) or compat.device(total) != compat.device(part):
+        total, lost = like(part, to_numpy(total)), None if lost is None else like(part, to_numpy(lost))
+    new = total + part
+    taken = new - total
+    rounding = (total - (new - taken)) + (part - taken)
+    return new, rounding if lost is None else lost + rounding
+
+
+def _total(state: tuple[Array, Array]) -> np.ndarray[Any, Any]:
+    total, lost = state
+    return to_numpy(total if lost is None else total + lost)

@@ -51,11 +51,13 @@ class Detector:
         self.bias = np.zeros(len(self.weight)) if bias is None else to_numpy(as_array(bias))
         if self.bias.shape != (len(self.weight),):
             raise ValueError(f"bias must have one entry per class, {len(self.weight)}, got shape {self.bias.shape}")
+        if not np.isfinite(self.bias).all():
+            raise ValueError(f"bias holds {self.bias[~np.isfinite(self.bias)][0]}: every value must be finite")
         if embedding_scale not in EMBEDDING_SCALES:
             raise ValueError(f"embedding_scale must be one of {EMBEDDING_SCALES}, got {embedding_scale!r}")
         self.embedding_scale = embedding_scale
         self.threshold: Threshold | None = None
-        self.correlation = Correlation(self.weight.shape[1], unit_norm=embedding_scale == "paper")
+        self.correlation = self._empty_correlation()
         self._subspace: Subspace | None = None
         self._head = Placed(self.weight.T, self.bias)
 
@@ -85,13 +87,16 @@ class Detector:
 
     def fit(self, embeddings: Array) -> Detector:
         """Learn from the training set's embeddings, shape (N, M), forgetting what was fitted before."""
-        self.correlation = Correlation(self.n_features, unit_norm=self.correlation.unit_norm)
-        return self.partial_fit(embeddings)
+        fitted = self._empty_correlation().update(embeddings)
+        self.correlation = self._empty_correlation()
+        return self.merge(fitted)
 
     def partial_fit(self, embeddings: Array) -> Detector:
         """Add a batch of training embeddings, shape (n, M); a threshold set before is dropped."""
-        self.merge(Correlation(self.n_features, unit_norm=self.correlation.unit_norm).update(embeddings))
-        return self
+        return self.merge(self._empty_correlation().update(embeddings))
+
+    def _empty_correlation(self) -> Correlation:
+        return Correlation(self.n_features, unit_norm=self.embedding_scale == "paper")
 
     def merge(self, correlation: Correlation) -> Detector:
         """Add the statistic of further training rows, fitted elsewhere; a threshold set before is dropped."""
@@ -174,7 +179,7 @@ class Detector:
         }
         info: dict[str, Any] = {
             "count": self.correlation.count,
-            "mean_norm": self.correlation.mean_norm,
+            "norm_sum": self.correlation.norm_sum,
             "embedding_scale": self.embedding_scale,
             "head_digest": self.head_digest,
             "threshold": None,
@@ -197,7 +202,7 @@ class Detector:
         detector = cls(arrays["weight"], arrays["bias"], embedding_scale=info["embedding_scale"])
         detector._subspace = Subspace(arrays["eigenvalues"], arrays["eigenvectors"], info["count"])
         detector.correlation = Correlation.restore(
-            detector._subspace.correlation, info["count"], info["mean_norm"], unit_norm=detector.correlation.unit_norm
+            detector._subspace.correlation, info["count"], info["norm_sum"], unit_norm=detector.correlation.unit_norm
         )
         if info["threshold"] is not None:
             held = dict(info["threshold"], interval=tuple(info["threshold"]["interval"]))

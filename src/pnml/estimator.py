@@ -169,7 +169,7 @@ def _last_layer(model: Any, n_classes: int) -> Matrix:
     name = type(model).__name__
     if not is_classifier(model) or not hasattr(model, "coef_"):
         raise ValueError(
-            f"estimator must be a linear classifier that has coef_ once fitted, such as LogisticRegression; got {name}. "
+            f"estimator must be a linear classifier, with coef_ once fitted, such as LogisticRegression; got {name}. "
             "Pipelines and searches go around PNMLClassifier, not into it"
         )
     weight = np.atleast_2d(np.asarray(model.coef_, dtype=np.float64))

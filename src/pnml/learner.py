@@ -21,7 +21,7 @@ from typing import Any
 
 import array_api_compat as compat
 
-from pnml._arrays import Array, as_array, is_real_floating, working_dtype
+from pnml._arrays import Array, as_array, is_real_floating, like, to_numpy, working_dtype
 
 _LOG_OF_ZERO = -1e30
 """Stands for log 0: finite, so that 0 · log 0 is 0, and low enough that any power of it vanishes."""
@@ -67,7 +67,7 @@ def regret(probabilities: Array, xtg: Array, *, log: bool = False, normalized: b
     xp, _, excess, dtype = _terms(probabilities, xtg, log=log)
     result = xp.log1p(xp.sum(excess, axis=-1))
     if normalized:
-        result = result / math.log(excess.shape[-1])
+        result = result / math.log(max(2, excess.shape[-1]))
     return xp.astype(result, dtype)
 
 
@@ -106,9 +106,10 @@ def _terms(probabilities: Array, xtg: Array, *, log: bool) -> tuple[Any, Array, 
     """Return the namespace, the genies, what each genie adds to its probability, and the caller's dtype."""
     p = as_array(probabilities)
     xp = compat.array_namespace(p)
-    t = xtg if compat.is_array_api_obj(xtg) else xp.asarray(xtg, dtype=p.dtype, device=compat.device(p))
-    _check_shapes(p, t)
-    if compat.is_numpy_array(p) and compat.is_numpy_array(t):
+    _check_probabilities(p)
+    t = xtg if type(xtg) is type(p) else like(p, to_numpy(xtg), working_dtype(xp, p))
+    _check_xtg(p, t)
+    if compat.is_numpy_array(p):
         _check_ranges(p, t, log=log)
     dtype = p.dtype
     work = working_dtype(xp, p, t)
@@ -126,12 +127,15 @@ def _terms(probabilities: Array, xtg: Array, *, log: bool) -> tuple[Any, Array, 
     return xp, genies, excess, dtype
 
 
-def _check_shapes(p: Array, t: Array) -> None:
+def _check_probabilities(p: Array) -> None:
     if p.ndim == 0 or not is_real_floating(p):
         raise ValueError(
             f"probabilities must be a floating-point array of shape (..., classes), got shape {tuple(p.shape)} "
             f"of {p.dtype}"
         )
+
+
+def _check_xtg(p: Array, t: Array) -> None:
     if t.ndim and tuple(t.shape) != tuple(p.shape[:-1]):
         raise ValueError(
             f"xtg must be one number or one per sample: shape {tuple(p.shape[:-1])} for probabilities of shape "

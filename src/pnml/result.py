@@ -10,7 +10,7 @@ import numpy as np
 from pnml._arrays import Array, to_numpy
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Result:
     """One entry per sample, in the library and on the device of the input.
 

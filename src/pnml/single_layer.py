@@ -44,6 +44,8 @@ class SingleLayer:
     def fit(self, rows: Any, labels: Any) -> SingleLayer:
         """Fit θ to rows (N, M) and integer labels (N,) in 0…C−1."""
         self._rows = check_rows(np.asarray(rows, dtype=np.float64), None)
+        if len(self._rows) == 0:
+            raise ValueError("expected at least one row to fit, got none")
         labels = np.asarray(labels)
         if labels.shape != (len(self._rows),) or not np.issubdtype(labels.dtype, np.integer) or (labels < 0).any():
             raise ValueError(

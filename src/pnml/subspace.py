@@ -153,7 +153,11 @@ class Subspace:
         xp = compat.array_namespace(x)
         share = self.outside_share(precision(x))
         out = working_dtype(xp, x)
-        parts = [xp.astype(function(chunk, *self.basis.beside(chunk), share), out) for _, chunk in chunks(x)]
+        parts = []
+        for _, chunk in chunks(x):
+            values = function(chunk, *self.basis.beside(chunk), share)
+            fits = values <= xp.finfo(out).max
+            parts.append(xp.astype(xp.where(fits, values, xp.full_like(values, math.inf)), out))
         return xp.concat(parts) if parts else xp.empty(0, dtype=out, device=compat.device(x))
 
 
@@ -179,6 +183,6 @@ def xtg(h: Array) -> Array:
 def leave_one_out(h: Array, error: float) -> Array:
     """Turn the leverage of summed rows into what it would be without them; ``error`` is h's relative error."""
     xp = compat.array_namespace(h)
-    shared = h < 1 - max(1e-12, error)
+    shared = h < 1 - max(1e-12, 64 * precision(h), error)
     held = xp.where(shared, h, xp.zeros_like(h))
     return xp.where(shared, held / (1 - held), xp.full_like(h, math.inf))

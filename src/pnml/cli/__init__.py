@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from pnml.cli.data import data_app
 from pnml.cli.figures import figures_app
 from pnml.cli.tables import tables
 
@@ -15,5 +16,6 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
 )
 
+app.add_typer(data_app, name="data")
 app.add_typer(figures_app)
 app.command()(tables)

@@ -1,0 +1,128 @@
+"""Arrays of any library brought home and put back, and rows checked, scaled and cut."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import array_api_strict as strict
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+
+from pnml import _rows
+from pnml._arrays import Placed, as_array, has_float64, is_real_floating, like, precision, to_numpy, working_dtype
+
+LIBRARIES = [np, torch, jnp, strict]
+VALUES = [[1.0, 2.0], [3.0, 4.5]]
+
+
+def test_lists_become_numpy_and_arrays_stay_what_they_are() -> None:
+    assert isinstance(as_array([1.0]), np.ndarray)
+    for library in LIBRARIES:
+        array = library.asarray(VALUES)
+        assert as_array(array) is array
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_there_and_back(library: Any) -> None:
+    reference = library.asarray([0.0])
+    there = like(reference, np.array(VALUES), library.float32)
+    assert type(there) is type(reference)
+    assert there.dtype == library.float32
+    back = to_numpy(there)
+    assert back.dtype == np.float64
+    np.testing.assert_array_equal(back, VALUES)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_booleans_and_integers_come_home(library: Any) -> None:
+    np.testing.assert_array_equal(to_numpy(library.asarray([True, False]), bool), [True, False])
+    np.testing.assert_array_equal(to_numpy(library.asarray([3, -7])), [3.0, -7.0])
+
+
+def test_half_precision_comes_home() -> None:
+    for half in (torch.tensor([1.5], dtype=torch.bfloat16), jnp.asarray([1.5], dtype=jnp.bfloat16)):
+        np.testing.assert_array_equal(to_numpy(half), [1.5])
+
+
+def test_home_is_a_copy() -> None:
+    for array in (np.array([1.0]), torch.tensor([1.0], dtype=torch.float64), strict.asarray([1.0])):
+        to_numpy(array)[0] = 7
+        assert float(array[0]) == 1
+
+
+def test_a_tensor_with_a_gradient_comes_home() -> None:
+    np.testing.assert_array_equal(to_numpy(torch.tensor([2.0], requires_grad=True)), [2.0])
+
+
+def test_real_floating() -> None:
+    assert is_real_floating(torch.zeros(1, dtype=torch.bfloat16))
+    assert is_real_floating(np.zeros(1, dtype=np.float16))
+    assert not is_real_floating(np.zeros(1, dtype=np.complex64))
+    assert not is_real_floating(strict.asarray([1]))
+
+
+def test_precision_is_that_of_the_dtype() -> None:
+    assert precision(np.zeros(1)) == 2.0**-52
+    assert precision(torch.zeros(1)) == 2.0**-23
+    assert precision(jnp.zeros(1)) == 2.0**-23
+    assert precision(torch.zeros(1, dtype=torch.bfloat16)) == 2.0**-7
+
+
+def test_the_working_dtype_is_never_half() -> None:
+    half, single, double = (np.zeros(1, dtype=d) for d in (np.float16, np.float32, np.float64))
+    assert working_dtype(np, half) is np.float32
+    assert working_dtype(np, half, single) is np.float32
+    assert working_dtype(np, single, double) is np.float64
+    assert working_dtype(np, double.astype(">f8")) is np.float64
+
+
+def test_float64_is_where_the_library_has_it() -> None:
+    assert has_float64(np.zeros(1))
+    assert has_float64(torch.zeros(1))
+    assert has_float64(strict.asarray([0.0]))
+    assert not has_float64(jnp.zeros(1))
+
+
+def test_placed_arrays_are_made_once_per_kind() -> None:
+    placed = Placed(np.eye(2))
+    (first,) = placed.beside(torch.zeros(1))
+    (again,) = placed.beside(torch.ones(3))
+    (double,) = placed.beside(torch.zeros(1, dtype=torch.float64))
+    (numpy,) = placed.beside(np.zeros(1))
+    assert first is again
+    assert first.dtype == torch.float32
+    assert double.dtype == torch.float64
+    assert isinstance(numpy, np.ndarray)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_chunks_cover_all_rows_in_order(library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_rows, "_CHUNK_BYTES", 2 * 8 * 3)
+    rows = library.reshape(library.arange(21.0, dtype=library.float32), (7, 3))
+    starts, parts = zip(*_rows.chunks(rows), strict=True)
+    assert starts == (0, 2, 4, 6)
+    assert [part.shape[0] for part in parts] == [2, 2, 2, 1]
+    wide = np.float32 if library is jnp else np.float64
+    assert {str(part.dtype).rsplit(".", maxsplit=1)[-1] for part in parts} == {np.dtype(wide).name}
+    np.testing.assert_array_equal(np.concatenate([np.asarray(part) for part in parts]).ravel(), np.arange(21.0))
+
+
+def test_a_row_wider_than_a_chunk_is_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_rows, "_CHUNK_BYTES", 1)
+    assert [start for start, _ in _rows.chunks(np.zeros((3, 5)))] == [0, 1, 2]
+    assert list(_rows.chunks(np.zeros((0, 5)))) == []
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_unit_rows(library: Any) -> None:
+    x = library.asarray([[3.0, 4.0], [0.0, -2.0]])
+    norms = _rows.row_norms(x)
+    np.testing.assert_allclose(np.asarray(norms), [5, 2], rtol=1e-7)
+    np.testing.assert_allclose(np.asarray(_rows.unit_rows(x, norms)), [[0.6, 0.8], [0.0, -1.0]], rtol=1e-7)
+
+
+def test_norms_neither_overflow_nor_vanish() -> None:
+    for scale in (1e-200, 1e200):
+        assert _rows.row_norms(np.array([[3.0, 4.0]]) * scale)[0] == pytest.approx(5 * scale, rel=1e-14, abs=0)

@@ -1,0 +1,286 @@
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+import array_api_strict
+import jax.numpy as jnp
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors import safe_open
+from safetensors.numpy import load_file
+
+from pnml import Correlation, Detector, Result
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Matrix = np.ndarray[Any, Any]
+
+SCALES = ["paper", "natural"]
+LIBRARIES: dict[str, Any] = {
+    "numpy": np.asarray,
+    "torch": torch.tensor,
+    "jax": jnp.asarray,
+    "strict": array_api_strict.asarray,
+}
+
+
+def by_pseudo_inverse(weight: Matrix, bias: Matrix, train: Matrix, x: Matrix, scale: str) -> dict[str, Matrix]:
+    """Write the method down as plainly as NumPy allows: all training rows kept, float64, no log space."""
+    logits = x @ weight.T + bias
+    if scale == "paper":
+        train = train / np.linalg.norm(train, axis=1, keepdims=True)
+        x = x / np.linalg.norm(x, axis=1, keepdims=True)
+    inverse = np.linalg.pinv(train, rcond=1e-7)
+    h = ((x @ inverse) ** 2).sum(axis=1)
+    beyond = np.linalg.norm(x - x @ inverse @ train, axis=1)
+    xtg = np.where(beyond > 1e-6 * np.linalg.norm(x, axis=1), 1.0, h / (1 + h))
+    p = softmax(x @ weight.T + bias)
+    genie = p / (p + p ** xtg[:, None] * (1 - p))
+    return {
+        "logits": logits,
+        "prediction": logits.argmax(axis=1),
+        "probabilities": softmax(logits),
+        "pnml_probabilities": genie / genie.sum(axis=1, keepdims=True),
+        "xtg": xtg,
+        "regret": np.log(genie.sum(axis=1)),
+    }
+
+
+def softmax(logits: Matrix) -> Matrix:
+    e = np.exp(logits)
+    return np.asarray(e / e.sum(axis=1, keepdims=True))
+
+
+def problem(seed: int = 0, *, rank: int = 12, count: int = 200) -> tuple[Matrix, Matrix, Matrix, Matrix]:
+    """Give weight (5, 12), bias (5,), training rows of the given rank, and rows to score, in and out of their span."""
+    rng = np.random.default_rng(seed)
+    mixing = np.linalg.qr(rng.normal(size=(12, 12)))[0][:rank] * np.geomspace(3, 0.1, rank)[:, None]
+    train = rng.normal(size=(count, rank)) @ mixing
+    seen, unseen = rng.normal(size=(20, rank)) @ mixing, rng.normal(size=(20, 12))
+    return rng.normal(size=(5, 12)), rng.normal(size=5), train, np.vstack([seen, unseen])
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("rank", [12, 7])
+@pytest.mark.parametrize("count", [200, 9])
+def test_every_field_is_what_the_pseudo_inverse_gives(scale: Any, rank: int, count: int) -> None:
+    weight, bias, train, x = problem(rank=rank, count=count)
+    result = Detector(weight, bias, embedding_scale=scale).fit(train)(x)
+    for name, expected in by_pseudo_inverse(weight, bias, train, x, scale).items():
+        np.testing.assert_allclose(getattr(result, name), expected, rtol=1e-8, atol=1e-12, err_msg=name)
+
+
+def test_the_shorthands_give_the_fields_of_the_result() -> None:
+    weight, bias, train, x = problem()
+    detector = Detector(weight, bias).fit(train)
+    threshold = detector.calibrate(train)
+    result = detector(x)
+    assert (detector.score(x) == result.regret).all()
+    assert (detector.predict_proba(x) == result.pnml_probabilities).all()
+    assert (detector.predict(x) == result.prediction).all()
+    assert (detector.is_ood(x) == result.is_ood).all()
+    assert (threshold.p_value(result.regret) == result.p_value).all()
+    assert (len(result), detector.n_classes, detector.n_features) == (40, 5, 12)
+    assert repr(result).startswith(f"Result(40 samples, {detector.is_ood(x).sum()} out-of-distribution: logits, ")
+
+
+def test_bias_defaults_to_zeros() -> None:
+    weight, _, train, x = problem()
+    assert (Detector(weight).fit(train).score(x) == Detector(weight, np.zeros(5)).fit(train).score(x)).all()
+
+
+@settings(deadline=None, max_examples=30)
+@given(cuts=st.lists(st.integers(0, 200), max_size=5).map(sorted), scale=st.sampled_from(SCALES))
+def test_fit_in_parts_and_merged_is_fit_at_once(cuts: list[int], scale: Any) -> None:
+    weight, bias, train, x = problem()
+    whole = Detector(weight, bias, embedding_scale=scale).fit(train)
+    parts, merged = Detector(weight, bias, embedding_scale=scale), Detector(weight, bias, embedding_scale=scale)
+    for rows in np.split(train, cuts):
+        parts.partial_fit(rows)
+        merged.merge(Correlation(unit_norm=scale == "paper").update(rows))
+    assert parts.correlation.count == merged.correlation.count == 200
+    np.testing.assert_allclose(parts.score(x), whole.score(x), rtol=1e-9)
+    np.testing.assert_allclose(merged.score(x), whole.score(x), rtol=1e-9)
+
+
+def test_fit_forgets_and_partial_fit_does_not() -> None:
+    weight, bias, train, x = problem()
+    detector = Detector(weight, bias).fit(train[:50]).fit(train)
+    assert (detector.score(x) == Detector(weight, bias).fit(train).score(x)).all()
+    assert detector.partial_fit(train).correlation.count == 400
+
+
+@settings(deadline=None, max_examples=30)
+@given(seed=st.integers(0, 10**6), scale=st.sampled_from(SCALES))
+def test_regret_is_bounded_falls_with_more_data_and_knows_no_axes(seed: int, scale: Any) -> None:
+    weight, bias, train, x = problem(seed)
+    half = Detector(weight, bias, embedding_scale=scale).fit(train[:100]).score(x)
+    whole = Detector(weight, bias, embedding_scale=scale).fit(train).score(x)
+    assert (whole >= 0).all()
+    assert (half <= math.log(5)).all()
+    assert (whole <= half + 1e-12).all()
+    rotation = np.linalg.qr(np.random.default_rng(seed).normal(size=(12, 12)))[0]
+    turned = Detector(weight @ rotation, bias, embedding_scale=scale).fit(train @ rotation).score(x @ rotation)
+    np.testing.assert_allclose(turned, whole, rtol=1e-9)
+
+
+def test_paper_scale_ignores_length_and_natural_does_not() -> None:
+    weight, bias, train, x = problem()
+    paper = Detector(weight, bias, embedding_scale="paper").fit(train)
+    natural = Detector(weight, bias, embedding_scale="natural").fit(train)
+    np.testing.assert_allclose(paper.score(100 * x), paper.score(x), rtol=1e-9)
+    assert (natural(100 * x).xtg > natural(x).xtg).all()
+
+
+def test_an_embedding_without_direction_is_unknown_to_the_paper_and_well_known_as_it_is() -> None:
+    weight, bias, train, _ = problem()
+    zero = np.zeros((1, 12))
+    p = softmax(bias[None])[0]
+    paper = Detector(weight, bias).fit(train)(zero)
+    assert paper.xtg == [1.0]
+    np.testing.assert_allclose(paper.regret, [np.log((1 / (2 - p)).sum())])
+    natural = Detector(weight, bias, embedding_scale="natural").fit(train)(zero)
+    assert natural.xtg == natural.regret == [0.0]
+    np.testing.assert_allclose(natural.pnml_probabilities, [p])
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_arrays_of_any_library_come_out_as_they_went_in(library: str, dtype: str) -> None:
+    weight, bias, train, x = problem()
+    expected = by_pseudo_inverse(weight, bias, train, x, "paper")
+    if library == "jax":
+        dtype = "float32"  # all that JAX has unless told otherwise
+    convert = LIBRARIES[library]
+    detector = Detector(convert(weight.astype(dtype)), convert(bias.astype(dtype))).fit(convert(train.astype(dtype)))
+    detector.calibrate(convert(train.astype(dtype)))
+    rows = convert(x.astype(dtype))
+    result = detector(rows)
+    for name in ("logits", "prediction", "probabilities", "pnml_probabilities", "xtg", "regret", "p_value", "is_ood"):
+        assert isinstance(getattr(result, name), type(rows)), name
+    for name in ("logits", "probabilities", "pnml_probabilities", "xtg", "regret"):
+        values = getattr(result, name)
+        assert values.dtype == rows.dtype
+        tolerance = 1e-4 if dtype == "float32" else 1e-9
+        np.testing.assert_allclose(np.from_dlpack(values), expected[name], rtol=tolerance, atol=tolerance)
+    assert np.from_dlpack(result.prediction).tolist() == expected["prediction"].tolist()
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch", "jax"])
+def test_half_precision_embeddings_are_not_computed_with_in_half_precision(library: str) -> None:
+    weight, bias, train, x = problem()
+    detector = Detector(weight, bias).fit(train)
+    halves = x.astype(np.float16)
+    scores = detector.score(LIBRARIES[library](halves))
+    assert str(scores.dtype).endswith("float32")
+    np.testing.assert_allclose(np.from_dlpack(scores), detector.score(halves.astype(np.float64)), rtol=2e-5)
+
+
+def test_plain_lists_and_integers_will_do() -> None:
+    detector = Detector([[1, 0], [0, 1]], [0, 0]).fit([[1, 0], [0, 1]])
+    np.testing.assert_allclose(detector([[2, 0]]).xtg, [0.5])
+
+
+def test_calibration_sets_the_asked_for_threshold_and_more_data_drops_it() -> None:
+    weight, bias, train, x = problem()
+    detector = Detector(weight, bias).fit(train[:100])
+    assert detector(x).is_ood is None
+    threshold = detector.calibrate(train[100:], false_alarm_rate=0.1)
+    assert threshold.value == np.sort(detector.score(train[100:]))[90]
+    assert (threshold.source, threshold.count, detector.threshold) == ("held-out", 100, threshold)
+    assert detector.partial_fit(train[100:]).threshold is None
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_leave_one_out_scores_are_those_of_detectors_that_never_saw_the_row(scale: Any) -> None:
+    weight, bias, train, _ = problem(count=40)
+    left_out = [
+        Detector(weight, bias, embedding_scale=scale).fit(np.delete(train, i, axis=0)).score(train[i : i + 1])[0]
+        for i in range(40)
+    ]
+    threshold = Detector(weight, bias, embedding_scale=scale).fit(train).calibrate(train, leave_one_out=True)
+    np.testing.assert_allclose(threshold.scores, np.sort(left_out), rtol=1e-9)
+    assert threshold.source == "leave-one-out"
+
+
+def test_a_row_alone_in_its_direction_is_outside_without_itself() -> None:
+    train = np.vstack([np.eye(3)[:2], np.eye(3)[:2], np.eye(3)[2:]])
+    threshold = Detector(np.eye(3)).fit(train).calibrate(train, false_alarm_rate=0.2, leave_one_out=True)
+    p = softmax(np.eye(3)[:1])[0]
+    np.testing.assert_allclose(threshold.scores[-1], np.log((1 / (2 - p)).sum()))
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_a_saved_detector_comes_back_whole_and_goes_on_learning(tmp_path: Path, scale: Any) -> None:
+    weight, bias, train, x = problem()
+    detector = Detector(weight, bias, embedding_scale=scale).fit(train[:100])
+    threshold = detector.calibrate(train[100:], false_alarm_rate=0.1)
+    detector.save(tmp_path / "detector.safetensors")
+    loaded = Detector.load(tmp_path / "detector.safetensors")
+
+    assert loaded.threshold == threshold
+    assert loaded.threshold is not None
+    assert (loaded.threshold.scores == threshold.scores).all()
+    assert (loaded.embedding_scale, loaded.head_digest) == (scale, detector.head_digest)
+    assert loaded.correlation.count == 100
+    np.testing.assert_allclose(loaded.correlation.mean_norm, np.linalg.norm(train[:100], axis=1).mean())
+    before, after = detector(x).to_table(), loaded(x).to_table()
+    assert all((before[name] == after[name]).all() for name in before)
+
+    continued = loaded.partial_fit(train[100:])
+    assert continued.threshold is None
+    once = Detector(weight, bias, embedding_scale=scale).fit(train)
+    np.testing.assert_allclose(continued.score(x), once.score(x), rtol=1e-9)
+
+
+def test_a_detector_without_threshold_is_saved_without_one(tmp_path: Path) -> None:
+    weight, bias, train, _ = problem()
+    Detector(weight, bias).fit(train).save(str(tmp_path / "detector.safetensors"))
+    assert Detector.load(str(tmp_path / "detector.safetensors")).threshold is None
+
+
+def test_head_digest_tells_heads_apart_but_not_their_dtypes() -> None:
+    weight, bias, *_ = problem()
+    weight, bias = weight.astype(np.float32), bias.astype(np.float32)
+    digest = Detector(weight, bias).head_digest
+    assert Detector(weight.astype(np.float64), bias.tolist()).head_digest == digest
+    assert Detector(torch.tensor(weight), torch.tensor(bias)).head_digest == digest
+    assert Detector(weight, bias + 1).head_digest != digest
+    assert Detector(weight[::-1], bias).head_digest != digest
+
+
+def test_the_table_has_one_column_per_quantity(tmp_path: Path) -> None:
+    weight, bias, train, x = problem()
+    detector = Detector(weight, bias).fit(train)
+    detector.calibrate(train)
+    result = detector(torch.tensor(x))
+    table = pa.table(result.to_table())
+    assert table.column_names == ["prediction", "probability", "xtg", "regret", "p_value", "is_ood"]
+    assert [str(kind) for kind in table.schema.types] == ["int64", *["double"] * 4, "bool"]
+    assert table["regret"].to_pylist() == result.regret.tolist()
+    assert table["probability"].to_pylist() == result.probabilities.max(dim=1).values.tolist()
+
+
+def test_a_result_says_what_it_holds() -> None:
+    weight, bias, train, x = problem()
+    result = Detector(weight, bias).fit(train)(x)
+    assert isinstance(result, Result)
+    assert repr(result) == "Result(40 samples: logits, prediction, probabilities, pnml_probabilities, xtg, regret)"
+
+
+def test_the_file_is_plain_safetensors_with_readable_metadata(tmp_path: Path) -> None:
+    weight, bias, train, _ = problem()
+    detector = Detector(weight, bias).fit(train)
+    detector.save(tmp_path / "detector.safetensors")
+    assert sorted(load_file(tmp_path / "detector.safetensors")) == ["bias", "eigenvalues", "eigenvectors", "weight"]
+    with safe_open(tmp_path / "detector.safetensors", framework="numpy") as file:
+        info = json.loads(file.metadata()["info"])
+    assert (info["count"], info["embedding_scale"], info["head_digest"]) == (200, "paper", detector.head_digest)
+    assert [path.name for path in tmp_path.iterdir()] == ["detector.safetensors"]

@@ -1,0 +1,106 @@
+"""Every Python snippet of the README and the guides runs, in the order a reader meets them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
+
+_BLOCK = re.compile(
+    r"(?:^<!--\s*not run(?P<reason>(?:(?!-->).)*)-->\s*\n)?^```python[^\n]*\n(?P<code>.*?)^```\s*$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+class Block(NamedTuple):
+    line: int
+    code: str
+    reason_not_to_run: str | None
+
+
+def python_blocks(text: str) -> list[Block]:
+    """Find the fenced Python blocks; a comment ``<!-- not run: reason -->`` on the line before one excuses it."""
+    blocks = []
+    for match in _BLOCK.finditer(text):
+        line = text.count("\n", 0, match.start("code")) + 1
+        reason = match["reason"]
+        if reason is not None and not reason.strip(": \n"):
+            raise ValueError(f"line {line}: write why the block is not run, as <!-- not run: reason -->")
+        blocks.append(Block(line, match["code"], reason))
+    if len(blocks) != text.count("```python"):
+        raise ValueError(f"only {len(blocks)} of {text.count('```python')} Python blocks are closed and unindented")
+    return blocks
+
+
+def run_blocks(text: str, filename: str) -> dict[str, Any]:
+    """Run the blocks in one namespace, with the page's own line numbers in tracebacks."""
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    for block in python_blocks(text):
+        if block.reason_not_to_run is None:
+            padded = "\n" * (block.line - 1) + block.code
+            exec(compile(padded, filename, "exec"), namespace)  # noqa: S102  # the project's own documents
+    return namespace
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_blocks(page.read_text(encoding="utf-8"), str(page))
+
+
+def test_there_are_guides() -> None:
+    assert len(PAGES) > 1
+
+
+PAGE = """\
+A page.
+
+```python
+first = 1
+```
+
+<!-- not run: a command -->
+```bash
+exit 1
+```
+
+<!-- not run: needs a network -->
+```python
+first = 2
+```
+
+<!-- a remark -->
+```python
+second = first + 1
+```
+"""
+
+
+def test_blocks_share_a_namespace_and_the_excused_are_left_out() -> None:
+    assert [block.line for block in python_blocks(PAGE)] == [4, 14, 19]
+    namespace = run_blocks(PAGE, "page.md")
+    assert (namespace["first"], namespace["second"]) == (1, 2)
+
+
+@pytest.mark.parametrize("comment", ["<!-- not run -->", "<!-- not run: -->"])
+def test_an_excuse_needs_a_reason(comment: str) -> None:
+    with pytest.raises(ValueError, match="line 14: write why"):
+        python_blocks(PAGE.replace("<!-- not run: needs a network -->", comment))
+
+
+@pytest.mark.parametrize("page", ["- item\n  ```python\n  x = 1\n  ```\n", "```python\nx = 1\n"])
+def test_no_block_goes_unnoticed(page: str) -> None:
+    with pytest.raises(ValueError, match="only 0 of 1 Python blocks"):
+        python_blocks(page)
+
+
+def test_a_failing_block_is_named_by_its_line_in_the_page() -> None:
+    with pytest.raises(ZeroDivisionError) as failure:
+        run_blocks(PAGE.replace("first + 1", "1 / 0"), "page.md")
+    assert failure.traceback[-1].lineno == 18  # counted from 0
+    assert str(failure.traceback[-1].path).endswith("page.md")
