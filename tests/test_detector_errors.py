@@ -10,6 +10,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from pnml import Correlation, Detector
+from pnml.detector import FewRowsWarning
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,3 +105,9 @@ def test_files_that_hold_no_whole_detector_are_refused(tmp_path: Path) -> None:
         Detector.load(path)
     with pytest.raises(FileNotFoundError):
         Detector.load(tmp_path / "nowhere.safetensors")
+
+
+def test_too_few_rows_are_announced() -> None:
+    rows = np.random.default_rng(0).normal(size=(5, 8))
+    with pytest.warns(FewRowsWarning, match="5 training rows for 8 features"):
+        Detector(np.eye(8)).fit(rows).score(rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import array_api_compat as compat
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     import os
 
 _KIND, _VERSION = "pnml.detector", 1
+
+
+class FewRowsWarning(UserWarning):
+    """There are not more training rows than features, so that nearly every new row lies outside of their span."""
 
 
 class Detector:
@@ -82,6 +87,12 @@ class Detector:
         if self._subspace is None:
             if self.correlation.count == 0:
                 raise ValueError("the detector is not fitted: call fit(training_embeddings) first")
+            if self.correlation.count <= self.n_features:
+                message = (
+                    f"{self.correlation.count} training rows for {self.n_features} features span so little that nearly "
+                    "every new row counts as unseen, whatever it is: fit on more rows, best on the whole training set"
+                )
+                warnings.warn(message, FewRowsWarning, stacklevel=2)
             self._subspace = Subspace.fit(self.correlation)
         return self._subspace
 
@@ -146,7 +157,7 @@ class Detector:
     def _assess(self, embeddings: Array, *, without_itself: bool) -> Result:
         x = check_rows(embeddings, self.n_features)
         xp = compat.array_namespace(x)
-        share = self.subspace.outside_share(precision(x))
+        limits = self.subspace.outside_limits(precision(x))
         error = self.subspace.relative_error if without_itself else None
         if x.shape[0] == 0:
             raise ValueError("expected at least one embedding, got none")
@@ -155,7 +166,7 @@ class Detector:
                 chunk,
                 self._head.beside(chunk),
                 self.subspace.basis.beside(chunk),
-                share,
+                limits,
                 embedding_scale=self.embedding_scale,
                 leave_one_out_error=error,
             )
@@ -222,7 +233,7 @@ def assess(
     x: Array,
     head: tuple[Array, ...],
     basis: tuple[Array, ...],
-    outside_share: float,
+    outside_limits: tuple[float, float],
     *,
     embedding_scale: EmbeddingScale,
     leave_one_out_error: float | None = None,
@@ -233,7 +244,7 @@ def assess(
         x: embeddings.
         head: transposed weight (M, C) and bias (C,).
         basis: whitening and null space of the :class:`~pnml.Subspace`.
-        outside_share: of the Subspace, for the precision of the embeddings.
+        outside_limits: of the Subspace, for the precision of the embeddings.
         embedding_scale: as of the :class:`Detector`.
         leave_one_out_error: given, the rows are training rows to be scored as if unseen; h's relative error.
     """
@@ -244,7 +255,7 @@ def assess(
     logits = projected + bias
     scale = row_scale(x, embedding_scale)
     log_p = learner.log_softmax(projected * scale[:, None] + bias)
-    h = leverage(x * scale[:, None], whitening, null_space, outside_share)
+    h = leverage(x * scale[:, None], whitening, null_space, outside_limits)
     t = xtg(leave_one_out(h, leave_one_out_error) if leave_one_out_error is not None else h)
     t = xp.where(scale > 0, t, xp.ones_like(t))  # no direction: nothing the training set could say about it
     probabilities = xp.exp(learner.log_softmax(logits))

@@ -15,6 +15,23 @@ def is_distributed() -> bool:
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
+def is_first_rank() -> bool:
+    """Tell whether this is the rank that speaks for all, or the only one."""
+    return not is_distributed() or dist.get_rank() == 0
+
+
+def agree_over_ranks(head_name: str | None) -> str | None:
+    """Give the name of the head that the ranks with data found; None when none has any."""
+    if not is_distributed():
+        return head_name
+    names: list[str | None] = [None] * dist.get_world_size()
+    dist.all_gather_object(names, head_name)
+    found = sorted({name for name in names if name is not None})
+    if len(found) > 1:
+        raise ValueError(f"the ranks found different heads, {found}: run the same model everywhere, or name its head")
+    return found[0] if found else None
+
+
 def sum_over_ranks(statistic: Correlation) -> Correlation:
     """Add the statistics of all ranks, one all-reduce of M² doubles; a rank without rows takes part all the same."""
     if not is_distributed():
@@ -29,12 +46,12 @@ def sum_over_ranks(statistic: Correlation) -> Correlation:
     total = torch.zeros(width * width + 1, dtype=torch.float64)
     if statistic.count:
         total[:-1] = torch.from_numpy(statistic.matrix).flatten()
-        total[-1] = statistic.mean_norm * statistic.count
+        total[-1] = statistic.norm_sum
     total = total.to(device)
     dist.all_reduce(total)
     held = to_numpy(total)
     matrix = held[:-1].reshape(width, width)
-    return Correlation.restore(matrix, count, held[-1] / max(count, 1), unit_norm=statistic.unit_norm)
+    return Correlation.restore(matrix, count, held[-1], unit_norm=statistic.unit_norm)
 
 
 def gather_over_ranks(scores: Tensor) -> Tensor:

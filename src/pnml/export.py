@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from pnml._extras import require
 from pnml._files import atomic_path
 from pnml.detector import assess
-from pnml.torch_guard import inputs_of
+from pnml.torch_guard import device_of, inputs_of
 
 if TYPE_CHECKING:
     import os
@@ -25,22 +26,25 @@ class GuardGraph(nn.Module):
     """A fitted guard as a module of tensors only: its inputs are the model's, its outputs a tuple.
 
     The outputs are ``logits``, ``probabilities`` and ``regret``, and once the guard is calibrated ``p_value`` and
-    ``is_ood``. Nothing is checked on the way: a NaN in gives a NaN out.
+    ``is_ood``. A graph cannot raise: a sample whose embedding is not finite gets a regret of NaN and is flagged. The
+    model runs in the mode it is in: put the guard into eval mode before you export the graph yourself.
 
     >>> from pnml import guard
     >>> network = nn.Linear(4, 2)
     >>> images = torch.rand(32, 4)
-    >>> graph = GuardGraph(guard(network).fit([images], progress=False))
+    >>> graph = GuardGraph(guard(network).fit([images], progress=False).eval())
     >>> [tuple(output.shape) for output in torch.export.export(graph, (images,)).module()(images)]
     [(32, 2), (32, 2), (32,)]
     """
+
+    scores: Tensor
 
     def __init__(self, guard: Guard) -> None:
         super().__init__()
         detector = guard.fitted()
         self.guard = guard
         self.embedding_scale = detector.embedding_scale
-        self.outside_share = detector.subspace.outside_share(torch.finfo(torch.float32).eps)
+        self.outside_limits = detector.subspace.outside_limits
         constants = {
             "weight": detector.weight.T,
             "bias": detector.bias,
@@ -50,10 +54,9 @@ class GuardGraph(nn.Module):
         self.threshold = detector.threshold
         if self.threshold is not None:
             constants["scores"] = self.threshold.scores
-        device = next((p.device for p in guard.model.parameters()), torch.device("cpu"))
+        device = device_of(guard.model)
         for name, values in constants.items():
-            self.register_buffer(name, torch.tensor(values, device=device), persistent=False)
-        self.eval()
+            self.register_buffer(name, torch.tensor(values, device=device).contiguous(), persistent=False)
 
     @property
     def output_names(self) -> tuple[str, ...]:
@@ -63,16 +66,17 @@ class GuardGraph(nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
         """Run the model and its regret on a batch."""
         logits, embeddings = self.guard.run(args, kwargs)
-        x = embeddings.double()
         head, basis = (self.weight, self.bias), (self.whitening, self.null_space)
-        *_, regret = assess(x, head, basis, self.outside_share, embedding_scale=self.embedding_scale)
-        regret = regret.float()
+        outside_limits = self.outside_limits(torch.finfo(embeddings.dtype).eps)
+        *_, regret = assess(embeddings.double(), head, basis, outside_limits, embedding_scale=self.embedding_scale)
+        regret = torch.where(embeddings.isfinite().all(dim=-1), regret, torch.nan)
+        regret = regret.to(torch.float64 if embeddings.dtype == torch.float64 else torch.float32)
         outputs = (logits, logits.float().softmax(dim=-1), regret)
         if self.threshold is None:
             return outputs
         as_large = (self.scores >= regret.double()[:, None]).sum(dim=-1)
         p_value = (1 + as_large) / (1 + self.threshold.count)
-        return (*outputs, p_value.float(), regret > self.threshold.value)
+        return (*outputs, p_value.float(), ~(regret <= self.threshold.value))
 
 
 def export_onnx(guard: Guard, example: Any, path: str | os.PathLike[str]) -> Path:
@@ -84,28 +88,44 @@ def export_onnx(guard: Guard, example: Any, path: str | os.PathLike[str]) -> Pat
         path: where to write; the file is written whole or not at all.
 
     Returns:
-        The path written. Outputs are named ``logits``, ``probabilities``, ``regret``, ``p_value`` and ``is_ood``.
+        The path written. The graph's inputs are named as the model's keyword arguments, or ``input``; its outputs
+        ``logits``, ``probabilities``, ``regret``, ``p_value`` and ``is_ood``.
     """
     for module in ("onnx", "onnxscript"):
         require(module, extra="onnx", what="pnml.export_onnx")
-    graph = GuardGraph(guard)
-    device = next((p.device for p in guard.model.parameters()), torch.device("cpu"))
-    args, kwargs = inputs_of(example, device)
-    batch = {0: torch.export.Dim.DYNAMIC}
-    shapes: dict[str, Any] = {name: batch if isinstance(a, Tensor) else None for name, a in kwargs.items()}
-    if args:
-        shapes["args"] = (batch,)
-    with torch.no_grad(), guard.undisturbed():
-        program = torch.export.export(graph, args, kwargs, dynamic_shapes=shapes, strict=False)
-    onnx_program = torch.onnx.export(
-        program,
-        dynamo=True,
-        input_names=["input"] if args else None,
-        output_names=list(graph.output_names),
-        verbose=False,
-    )
+    args, kwargs = inputs_of(example, device_of(guard.model))
+    graph = _ByPosition(GuardGraph(guard), kwargs)
+    tensors = args or tuple(kwargs[name] for name in graph.names)
+    if any(len(tensor) < 2 for tensor in tensors):
+        raise ValueError("the example batch must hold at least two samples, for the size of the batch to stay open")
+    shapes = {"tensors": tuple({0: torch.export.Dim.DYNAMIC} for _ in tensors)}
+    with guard.undisturbed(), warnings.catch_warnings():
+        # One part of torch warns of what another part of it does.
+        warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
+        onnx_program = torch.onnx.export(
+            torch.export.export(graph, tensors, dynamic_shapes=shapes, strict=False),
+            dynamo=True,
+            input_names=graph.names or ["input"],
+            output_names=list(graph.guarded.output_names),
+            verbose=False,
+        )
     if onnx_program is None:  # pragma: no cover - torch.onnx returns the program whenever dynamo=True
         raise RuntimeError("torch.onnx.export returned no program")
     with atomic_path(path) as partial:
         onnx_program.save(partial, external_data=False)
     return Path(path)
+
+
+class _ByPosition(nn.Module):
+    """A graph that takes its keyword tensors by position: ``torch.export`` cannot open the shapes of ``**kwargs``."""
+
+    def __init__(self, graph: GuardGraph, example: dict[str, Any]) -> None:
+        super().__init__()
+        self.guarded = graph
+        self.names = [name for name, value in example.items() if isinstance(value, Tensor)]
+        self.constants = {name: value for name, value in example.items() if name not in self.names}
+
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        named = dict(zip(self.names, tensors, strict=True)) if self.names else {}
+        outputs: tuple[Tensor, ...] = self.guarded(**named, **self.constants) if named else self.guarded(*tensors)
+        return outputs

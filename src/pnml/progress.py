@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sized
+    from collections.abc import Generator, Iterable, Sized
 
 T = TypeVar("T")
 
 
-def track(items: Iterable[T], what: str, *, shown: bool = True, total: int | None = None) -> Iterator[T]:
+def track(items: Iterable[T], what: str, *, shown: bool = True, total: int | None = None) -> Generator[T, None, None]:
     """Yield the items, with a bar that shows how many are done and how long the rest will take.
 
     >>> list(track([1, 2], "counting", shown=False))

@@ -43,7 +43,7 @@ class Result:
         ``probability`` is the model's probability of its prediction.
 
         >>> from pnml import Detector
-        >>> detector = Detector(np.eye(2), np.zeros(2)).fit(np.eye(2))
+        >>> detector = Detector(np.eye(2), np.zeros(2)).fit(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
         >>> list(detector(np.eye(2)).to_table())
         ['prediction', 'probability', 'xtg', 'regret']
         """

@@ -8,10 +8,10 @@ Two tolerances decide what "outside" means, both relative and both stated here:
 * An eigenvalue of S counts as zero when it is below ``max(M, 32) · ε · λ_max`` with ε of float64, the precision S is
   summed and decomposed in. Smaller eigenvalues cannot be told from rounding; larger ones are kept, because on real
   networks directions with 1e-10 of the largest eigenvalue still carry signal.
-* A row is outside the span when its share of length beyond it exceeds ``sqrt(N · max(M, 32) · ε)`` (so that no row of
-  typical length that was summed into S is ever called unseen), ``4 ε`` of the row's own dtype (float32 embeddings carry
-  noise of about 1e-7), and the error of the eigenbasis itself, ``ε sqrt(M) λ_max / λ_min``, with λ_min the smallest
-  eigenvalue kept.
+* A row is outside the span when its length beyond it is more than rounding can explain: more than the share
+  ``sqrt(N · max(M, 32) · ε)`` of its length (so that no row of typical length that was summed into S is ever called
+  unseen), or than ``4 ε`` of the row's own dtype (float32 embeddings carry noise of about 1e-7); and more than what
+  leaks from the weakest direction kept, whose eigenvector is known to ``ε sqrt(M) λ_max / λ_min`` only.
 """
 
 from __future__ import annotations
@@ -105,10 +105,11 @@ class Subspace:
             return 0.0
         return _EPS * math.sqrt(self.n_features) * float(self.eigenvalues[0] / self.eigenvalues[self.rank - 1])
 
-    def outside_share(self, eps: float) -> float:
-        """The share of a row's length beyond the span at which it counts as outside, for rows of precision ``eps``."""
+    def outside_limits(self, eps: float) -> tuple[float, float]:
+        """The limits of :func:`leverage` for rows of precision ``eps``: of the row's length, and of its leverage."""
         unseen = math.sqrt(self.count * max(self.n_features, 32) * _EPS)
-        return min(0.5, max(unseen, 4 * eps, self.relative_error))
+        weakest = float(self.eigenvalues[self.rank - 1]) if self.rank else 0.0
+        return min(0.5, max(unseen, 4 * eps)) ** 2, min(0.5, self.relative_error) ** 2 * weakest
 
     def leverage(self, x: Array) -> Array:
         """Give h(x) = xᵀS⁺x of every row, infinite where the row leaves the span of the training rows.
@@ -142,33 +143,38 @@ class Subspace:
     def gain(self, x: Array) -> np.ndarray[Any, Any]:
         """Give g of equation 9 for one row of shape (M,): how a refit with that row moves the weights."""
         row = check_rows(np.asarray(x, dtype=np.float64)[None], self.n_features)[0]
-        beyond = self.null_space.T @ row
-        if np.linalg.norm(beyond) > self.outside_share(_EPS) * np.linalg.norm(row):
+        (h,) = leverage(row[None], self.whitening, self.null_space, self.outside_limits(_EPS))
+        if h == math.inf:
+            beyond = self.null_space.T @ row
             return np.asarray(self.null_space @ beyond / (beyond @ beyond))
-        seen = self.whitening.T @ row
-        return np.asarray(self.whitening @ seen / (1 + seen @ seen))
+        return np.asarray(self.whitening @ (self.whitening.T @ row) / (1 + h))
 
     def _by_chunk(self, x: Array, function: Callable[..., Array]) -> Array:
         x = check_rows(x, self.n_features)
         xp = compat.array_namespace(x)
-        share = self.outside_share(precision(x))
+        limits = self.outside_limits(precision(x))
         out = working_dtype(xp, x)
         parts = []
         for _, chunk in chunks(x):
-            values = function(chunk, *self.basis.beside(chunk), share)
+            values = function(chunk, *self.basis.beside(chunk), limits)
             fits = values <= xp.finfo(out).max
             parts.append(xp.astype(xp.where(fits, values, xp.full_like(values, math.inf)), out))
         return xp.concat(parts) if parts else xp.empty(0, dtype=out, device=compat.device(x))
 
 
-def leverage(x: Array, whitening: Array, null_space: Array, outside_share: float) -> Array:
-    """Compute h of rows (n, M): matrix products only, in the arrays' own library."""
+def leverage(x: Array, whitening: Array, null_space: Array, outside_limits: tuple[float, float]) -> Array:
+    """Compute h of rows (n, M): matrix products only, in the arrays' own library.
+
+    A row is outside the span when the square of its length beyond exceeds the first limit times the square of its
+    whole length, plus the second limit times its leverage within.
+    """
     xp = compat.array_namespace(x)
     inside = xp.sum((x @ whitening) ** 2, axis=-1)
     if null_space.shape[1] == 0:
         return inside
     beyond = xp.sum((x @ null_space) ** 2, axis=-1)
-    outside = beyond > outside_share**2 * xp.sum(x * x, axis=-1)
+    of_length, of_leverage = outside_limits
+    outside = beyond > of_length * xp.sum(x * x, axis=-1) + of_leverage * inside
     return xp.where(outside, xp.full_like(inside, math.inf), inside)
 
 

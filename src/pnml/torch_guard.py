@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from pnml.calibration import Threshold, calibrate
 from pnml.correlation import Correlation
 from pnml.detector import Detector, head_digest
-from pnml.distributed import gather_over_ranks, sum_over_ranks
-from pnml.head import find_head, logits_of, watching
+from pnml.distributed import agree_over_ranks, gather_over_ranks, is_first_rank, sum_over_ranks
+from pnml.head import eager, find_head, linear_layers, logits_of, unwrapped, watching
 from pnml.progress import track
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pnml.result import Result
     from pnml.scaling import EmbeddingScale
@@ -41,8 +41,9 @@ def guard(model: nn.Module, *, head: str | None = None, embedding_scale: Embeddi
 class Guard(nn.Module):
     """A trained classifier together with the detector of its last layer.
 
-    The model is left as it is: its outputs, mode, hooks, gradients and dtype are the same after every call. What the
-    guard computes from the embeddings is computed in float64 where the device has it.
+    The model is left as it is: its outputs, mode, hooks, gradients and dtype are the same after every call, which runs
+    it in eval mode without gradients. What the guard computes from the embeddings is computed in float64 where the
+    device has it. A model that is in eval mode may be guarded from several threads at once.
 
     Args:
         model: a trained classifier with an ``nn.Linear`` as its last layer; its output is the logits as a tensor, or a
@@ -60,15 +61,14 @@ class Guard(nn.Module):
         self.embedding_scale: EmbeddingScale = embedding_scale
         self.detector: Detector | None = None
         self.head_name = head
-        if head is not None and not isinstance(dict(self._plain.named_modules()).get(head), nn.Linear):
-            linear = [name for name, module in self._plain.named_modules() if isinstance(module, nn.Linear)]
-            raise ValueError(f"head {head!r} is no nn.Linear of the model; its linear layers are {linear}")
+        layers = linear_layers(self._plain)
+        if head is not None and head not in layers:
+            raise ValueError(f"head {head!r} is no nn.Linear of the model; its linear layers are {list(layers)}")
 
     @property
     def _plain(self) -> nn.Module:
-        """The model itself, unwrapped from ``torch.compile``: hooks do not reach into compiled code."""
-        plain = getattr(self.model, "_orig_mod", self.model)
-        return plain if isinstance(plain, nn.Module) else self.model
+        """The model itself, out of its wrappers."""
+        return unwrapped(self.model)
 
     @property
     def head(self) -> nn.Linear:
@@ -88,9 +88,8 @@ class Guard(nn.Module):
             progress: show a progress bar on stderr.
         """
         statistic = Correlation(unit_norm=self.embedding_scale == "paper")
-        with self.undisturbed():
-            for _, embeddings in self._embed(loader, "fit", progress=progress):
-                statistic.update(embeddings)
+        self._each_batch(loader, statistic.update, "fit", progress=progress)
+        self.head_name = agree_over_ranks(self.head_name)
         statistic = sum_over_ranks(statistic)
         if statistic.count == 0:
             raise ValueError("the loader yielded no samples: nothing to fit")
@@ -114,16 +113,18 @@ class Guard(nn.Module):
             progress: show a progress bar on stderr.
         """
         detector = self.fitted()
-        with self.undisturbed():
-            batches = self._embed(loader, "calibrate", progress=progress)
-            scores = [detector.score(embeddings, leave_one_out=leave_one_out).cpu() for _, embeddings in batches]
-        if not scores:
-            raise ValueError("the loader yielded no samples: nothing to calibrate on")
-        detector.threshold = calibrate(
-            gather_over_ranks(torch.cat(scores)),
-            false_alarm_rate=false_alarm_rate,
-            source="leave-one-out" if leave_one_out else "held-out",
+        parts = [torch.empty(0)]
+        self._each_batch(
+            loader,
+            lambda embeddings: parts.append(detector.score(embeddings, leave_one_out=leave_one_out).cpu()),
+            "calibrate",
+            progress=progress,
         )
+        scores = gather_over_ranks(torch.cat(parts))
+        if len(scores) == 0:
+            raise ValueError("the loader yielded no samples: nothing to calibrate on")
+        source = "leave-one-out" if leave_one_out else "held-out"
+        detector.threshold = calibrate(scores, false_alarm_rate=false_alarm_rate, source=source)
         return detector.threshold
 
     def forward(self, *args: Any, **kwargs: Any) -> Result:
@@ -146,7 +147,7 @@ class Guard(nn.Module):
     def load(self, path: str | os.PathLike[str]) -> Guard:
         """Read a detector written by :meth:`save` for this model; one of another last layer is refused."""
         detector = Detector.load(path)
-        layers = {name: layer for name, layer in self._plain.named_modules() if isinstance(layer, nn.Linear)}
+        layers = linear_layers(self._plain)
         names = [self.head_name] if self.head_name else list(layers)
         shaped = [name for name in names if layers[name].weight.shape == detector.weight.shape]
         matches = [name for name in shaped if head_digest(*_arrays_of(layers[name])) == detector.head_digest]
@@ -156,7 +157,11 @@ class Guard(nn.Module):
                 f"{detector.n_classes} classes with digest {detector.head_digest[:12]}, which none of this model's "
                 f"linear layers {names} is"
             )
-        self.head_name, self.detector = matches[-1], detector
+        if len(matches) > 1:
+            raise ValueError(
+                f"{path} fits more than one layer of this model: say which, pnml.guard(model, head=...), of {matches}"
+            )
+        self.head_name, self.detector = matches[0], detector
         self.embedding_scale = detector.embedding_scale
         return self
 
@@ -166,47 +171,62 @@ class Guard(nn.Module):
             raise ValueError("the guard is not fitted: call fit(train_loader) or load(path) first")
         return self.detector
 
-    def _embed(self, loader: Iterable[Any], what: str, *, progress: bool) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield logits and embeddings of every batch of a loader."""
-        device = next((p.device for p in self.model.parameters()), torch.device("cpu"))
-        for batch in track(loader, what, shown=progress):
-            args, kwargs = inputs_of(batch, device)
-            if self.head_name is None:
-                self.head_name = find_head(self._plain, args, kwargs)
-            yield self.run(args, kwargs)
+    def _each_batch(
+        self, loader: Iterable[Any], consume: Callable[[Tensor], object], what: str, *, progress: bool
+    ) -> None:
+        """Hand the embeddings of every batch of a loader to ``consume``; an error names the batch."""
+        if isinstance(loader, Tensor):
+            raise TypeError(f"expected a loader of batches, got a tensor of shape {tuple(loader.shape)}: wrap it, [x]")
+        device = device_of(self.model)
+        with self.undisturbed(), closing(track(loader, what, shown=progress and is_first_rank())) as batches:
+            for number, batch in enumerate(batches):
+                args, kwargs = inputs_of(batch, device)
+                if number == 0:
+                    self.head_name = find_head(self._plain, args, kwargs, named=self.head_name)
+                _, embeddings = self.run(args, kwargs)
+                try:
+                    with torch.autocast(embeddings.device.type, enabled=False):
+                        consume(embeddings)
+                except ValueError as error:
+                    raise ValueError(f"batch {number} of the loader: {error}") from error
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, Tensor]:
         """Run the model and give its logits and the embeddings that entered its head."""
-        with watching(self.head) as seen:
-            logits = logits_of(self._plain(*args, **kwargs))
-        embeddings = seen.embeddings
-        if embeddings is None:
-            raise ValueError(f"the model's forward pass does not go through its head {self.head_name!r}")
-        if embeddings.ndim != 2:
+        with watching(self.head) as calls:
+            logits = logits_of(eager(self._plain)(*args, **kwargs))
+        entered = [call for call in calls if call.output is logits] or calls
+        if len(entered) != 1:
             raise ValueError(
-                f"one prediction per sample is expected, got embeddings of shape {tuple(embeddings.shape)} at the head"
+                f"{len(entered)} calls of the head {self.head_name!r} with one row per sample were seen in a forward "
+                "pass, where one is expected; a head inside a compiled part of the model is not seen"
             )
-        return logits, embeddings
+        return logits, entered[0].embeddings
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
         """Evaluate without gradients, and leave every module's mode as it was."""
-        modes = {module: module.training for module in self.model.modules()}
-        self.model.eval()
+        training = [module for module in self.model.modules() if module.training]
         try:
+            for module in training:
+                module.training = False
             with torch.no_grad():
                 yield
         finally:
-            for module, training in modes.items():
-                module.training = training
+            for module in training:
+                module.training = True
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """Give the device of a model's first parameter: where its inputs go."""
+    return next((p.device for p in model.parameters()), torch.device("cpu"))
 
 
 def inputs_of(batch: Any, device: torch.device) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Split what a loader yields into the model's positional and keyword arguments, on the model's device."""
+    if isinstance(batch, (tuple, list)) and batch:
+        return inputs_of(batch[0], device)
     if isinstance(batch, Tensor):
         return (batch.to(device, non_blocking=True),), {}
-    if isinstance(batch, (tuple, list)) and batch and isinstance(batch[0], Tensor):
-        return (batch[0].to(device, non_blocking=True),), {}
     if hasattr(batch, "keys"):
         kept = {key: batch[key] for key in batch.keys() if key not in _LABELS}  # noqa: SIM118 - mappings of any kind
         return (), {key: v.to(device, non_blocking=True) if isinstance(v, Tensor) else v for key, v in kept.items()}

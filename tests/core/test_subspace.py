@@ -63,7 +63,7 @@ def test_the_gain_is_that_of_the_update_rule(case: tuple[Matrix, Matrix]) -> Non
         beyond, rtol = row - inverse @ (rows @ row), 10 * rounding(rows)
         if share == 1:
             expected = beyond / (beyond @ beyond)
-            rtol *= np.linalg.norm(row) / np.linalg.norm(beyond)
+            rtol *= float(np.linalg.norm(row) / np.linalg.norm(beyond))
         else:
             expected = inverse @ inverse.T @ row / (1 + row @ inverse @ inverse.T @ row)
         np.testing.assert_allclose(gain, expected, rtol=rtol, atol=rtol * np.abs(expected).max())

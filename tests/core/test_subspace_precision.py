@@ -48,8 +48,9 @@ def test_error_in_many_dimensions(condition: float) -> None:
 
 
 @pytest.mark.parametrize("small", [1e-6, 1e-10, 1e-12])
-def test_a_row_that_leaves_the_span_is_outside_whatever_the_condition(small: float) -> None:
-    basis, _ = np.linalg.qr(np.random.default_rng(6).normal(size=(3, 3)))
+@pytest.mark.parametrize("width", [3, 342])
+def test_a_row_that_leaves_the_span_is_outside_whatever_the_condition(width: int, small: float) -> None:
+    basis, _ = np.linalg.qr(np.random.default_rng(6).normal(size=(width, 3)))
     subspace = fit(np.diag([1, math.sqrt(small)]) @ basis[:, :2].T)
     assert subspace.rank == 2
     leaving = basis[:, 0] + 1e-3 * basis[:, 2]

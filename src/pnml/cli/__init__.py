@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from pnml.cli.data import data_app
-from pnml.cli.figures import figures_app
-from pnml.cli.tables import tables
+from pnml.cli import bench, calibrate, data, export, figures, fit, inspect, score, tables, train
 
 app = typer.Typer(
     name="pnml",
@@ -15,7 +13,16 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_show_locals=False,
 )
-
-app.add_typer(data_app, name="data")
-app.add_typer(figures_app)
-app.command()(tables)
+for command in (
+    fit.fit,
+    calibrate.calibrate,
+    score.score,
+    inspect.inspect,
+    export.export,
+    bench.bench,
+    tables.tables,
+    train.train,
+):
+    app.command()(command)
+app.add_typer(figures.figures_app)
+app.add_typer(data.data_app, name="data")

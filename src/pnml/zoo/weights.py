@@ -72,11 +72,15 @@ def load(
     return network.eval()
 
 
-def save(network: Network, path: str | os.PathLike[str]) -> None:
-    """Write a network of :func:`create` to a ``.safetensors`` file that :func:`load` reads without being told more."""
+def save(network: Network, path: str | os.PathLike[str], *, extra: dict[str, str] | None = None) -> None:
+    """Write a network of :func:`create` to a ``.safetensors`` file that :func:`load` reads without being told more.
+
+    ``extra`` goes into the file's metadata, for people and programs to read.
+    """
     if network.architecture is None:
         raise ValueError("only networks made by pnml.zoo.create or pnml.zoo.load can be saved: they know their name")
     metadata = {
+        **(extra or {}),
         "architecture": network.architecture,
         "mean": json.dumps(network.normalise.mean.flatten().tolist()),
         "std": json.dumps(network.normalise.std.flatten().tolist()),

@@ -1,0 +1,97 @@
+"""How the benchmark is run."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from pnml.bench.protocol import Cell
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How the benchmark is run.
+
+    Attributes:
+        out: the folder for results. What changes numbers on purpose, a limit or an oracle, writes into a folder of its
+            own in there, so that such results never stand among the others.
+        device: as PyTorch names it; "auto" takes a CUDA device where there is one.
+        limit: take at most this many images of every set, training sets included.
+        oracle: let ODIN choose its ε on the very OOD set, as the published rows did.
+        noise_seeds: how often noise is drawn; the results are means.
+        batch_size: how many images go through the network at once; by default what suits the device.
+        force: run finished cells again.
+        checkpoint: a file of weights for all cells, instead of the published ones.
+
+    >>> Options(limit=1000).folder.as_posix()
+    'results/limit-1000'
+    """
+
+    out: Path = Path("results")
+    device: str = "auto"
+    limit: int | None = None
+    oracle: bool = False
+    noise_seeds: int = 1
+    batch_size: int | None = None
+    force: bool = False
+    checkpoint: Path | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("limit", "noise_seeds", "batch_size"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} is {value}: give a number of 1 or more")
+
+    @property
+    def folder(self) -> Path:
+        """Where the results go."""
+        parts = [] if self.limit is None else [f"limit-{self.limit}"]
+        parts += ["oracle"] if self.oracle else []
+        return self.out.joinpath(*parts)
+
+    @cached_property
+    def torch_device(self) -> torch.device:
+        """The device, checked."""
+        name = self.device
+        if name == "auto":
+            name = "cuda" if torch.cuda.is_available() else "cpu"
+        try:
+            device = torch.device(name)
+        except RuntimeError as error:
+            raise ValueError(f"PyTorch knows no device {name!r}: give auto, cpu, cuda or cuda:0") from error
+        if device.type == "cuda" and not torch.cuda.is_available():
+            raise ValueError(f"there is no CUDA device for {name!r} here: give --device cpu")
+        return device
+
+    @property
+    def images_at_once(self) -> int:
+        """The batch size: small on a CPU, whose caches it should fit."""
+        return self.batch_size or (50 if self.torch_device.type == "cpu" else 500)
+
+    def checkpoint_of(self, cell: Cell) -> str:
+        """Return the name of the checkpoint a cell is run on."""
+        return self.own_checkpoint or cell.checkpoint
+
+    @cached_property
+    def own_checkpoint(self) -> str | None:
+        """The name of the checkpoint file, if one is given, and the start of its digest, which tells it from others."""
+        if self.checkpoint is None:
+            return None
+        return f"{self.checkpoint.name} ({hashlib.sha256(self.checkpoint.read_bytes()).hexdigest()[:12]})"
+
+    def command(self, cell: Cell) -> str:
+        """Return the command line that runs one cell in this way."""
+        words = ["pnml", "bench", "--model", cell.model, "--ind", cell.ind, "--ood", cell.ood, "--method", cell.method]
+        words += ["--device", self.torch_device.type, "--batch-size", str(self.images_at_once)]
+        words += ["--noise-seeds", str(self.noise_seeds)] if self.noise_seeds > 1 else []
+        words += ["--limit", str(self.limit)] if self.limit is not None else []
+        words += ["--oracle"] if self.oracle else []
+        words += ["--checkpoint", self.checkpoint.name] if self.checkpoint is not None else []
+        return shlex.join(words)

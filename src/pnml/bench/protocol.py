@@ -1,0 +1,120 @@
+"""What the benchmark runs: the cells of the paper's tables, and pairs beyond them.
+
+A cell is one method on one network, in-distribution (IND) set and OOD set. Cells that share a network's checkpoint are
+run together, so that its embeddings are computed once.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pnml.bench.paper import paper_cells
+from pnml.data import SETS
+from pnml.methods import METHODS
+from pnml.zoo import ARCHITECTURES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+NOISE = tuple(name for name, source in SETS.items() if source.make is not None)
+"""The sets that are drawn from a seed, so that they can be drawn again."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run: the names of network, IND set, OOD set (or its path) and method."""
+
+    model: str
+    ind: str
+    ood: str
+    method: str
+
+    @property
+    def ood_name(self) -> str:
+        """The OOD set's name in results: for a path, its last part in lower case.
+
+        >>> Cell("resnet-34", "cifar10", "holiday/My Photos", "baseline").ood_name
+        'my-photos'
+        """
+        return self.ood if self.ood in SETS else re.sub(r"[^a-z0-9]+", "-", Path(self.ood).stem.lower()).strip("-")
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """The key of its result."""
+        return self.model, self.ind, self.ood_name, self.method
+
+    @property
+    def checkpoint(self) -> str:
+        """The checkpoint that the paper's protocol runs it on; OECC and the paper's Energy rows tune a network first.
+
+        >>> Cell("densenet-bc-100", "cifar10", "svhn", "oecc").checkpoint
+        'densenet-bc-100-oecc_cifar10'
+        """
+        if self.ind == "imagenet30":
+            return f"{self.model}_imagenet"
+        tuned = self.method == "oecc" or (self.model, self.method) == ("wideresnet-40-2", "energy")
+        return f"{self.model}-{self.method}_{self.ind}" if tuned else f"{self.model}_{self.ind}"
+
+
+def paper_plan() -> list[Cell]:
+    """Return every cell of the paper's tables, each once, in print order.
+
+    >>> len(paper_plan())
+    232
+    """
+    return list(dict.fromkeys(Cell(*cell.key) for cell in paper_cells()))
+
+
+def plan(model: str, ind: str, ood: Sequence[str], method: Sequence[str]) -> list[Cell]:
+    """Return the cells of one network and IND set.
+
+    Args:
+        model: a name in ``pnml.zoo.ARCHITECTURES``.
+        ind: an image set with a training part.
+        ood: image sets, or paths of folders of pictures or parquet files; ``["all"]`` for those of the paper's tables.
+        method: names in ``pnml.methods.METHODS``, or ``["all"]``.
+
+    >>> [cell.ood for cell in plan("resnet-34", "svhn", ["all"], ["odin"])][-2:]
+    ['cifar10', 'cifar100']
+    >>> plan("resnet-34", "cifar10", ["cifar10"], ["odin"])
+    Traceback (most recent call last):
+    ...
+    ValueError: the OOD set 'cifar10' is the in-distribution set itself: choose another
+    """
+    _check("model", model, ARCHITECTURES)
+    _check("in-distribution set", ind, [name for name, source in SETS.items() if "train" in source.counts])
+    oods = _all_ood(ind) if list(ood) == ["all"] else list(ood)
+    methods = list(METHODS) if list(method) == ["all"] else list(method)
+    for name in methods:
+        _check("method", name, METHODS)
+    cells = [Cell(model, ind, one, name) for one in oods for name in methods]
+    for cell in cells:
+        _check_ood(cell)
+    return list(dict.fromkeys(cells))
+
+
+def _all_ood(ind: str) -> list[str]:
+    """Return the OOD sets that the paper sets against ``ind``, in print order."""
+    return list(dict.fromkeys(cell.ood for cell in paper_cells() if cell.ind == ind))
+
+
+def _check(what: str, name: str, known: Iterable[str]) -> None:
+    if name not in known:
+        raise ValueError(f"no {what} is named {name!r}: choose from {', '.join(known)}")
+
+
+def _check_ood(cell: Cell) -> None:
+    if cell.ood == cell.ind:
+        raise ValueError(f"the OOD set {cell.ood!r} is the in-distribution set itself: choose another")
+    if cell.ood in SETS:
+        return
+    if not Path(cell.ood).exists():
+        raise ValueError(
+            f"no OOD set is named {cell.ood!r} and there is no such path: give a folder of pictures, a parquet file, "
+            f"or some of {', '.join(SETS)}"
+        )
+    if cell.ood_name in SETS or not cell.ood_name:
+        raise ValueError(f"{cell.ood!r} gives its results the name {cell.ood_name!r}: rename it, that one is taken")

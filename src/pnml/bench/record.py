@@ -1,0 +1,122 @@
+"""From a cell that was run, or could not be, to its result."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pnml import zoo
+from pnml.bench.metrics import average, evaluate
+from pnml.bench.protocol import NOISE
+from pnml.bench.results import Result, Scores, environment
+from pnml.data import DataNotFoundError
+
+if TYPE_CHECKING:
+    from pnml.bench.options import Options
+    from pnml.bench.protocol import Cell
+    from pnml.bench.subject import Subject
+    from pnml.methods import Method
+    from pnml.methods.view import View
+
+UNAVAILABLE = (OSError, ImportError, ValueError)
+"""What loading data or weights that are absent or broken raises."""
+
+
+def measure(cell: Cell, subject: Subject, views: list[View], shared: dict[str, float]) -> Result:
+    """Run a method on an OOD set.
+
+    Args:
+        cell: what to run.
+        subject: the network.
+        views: the OOD set, once for every seed of a noise set.
+        shared: the seconds that embedding them took.
+
+    Returns:
+        The result. Its ``seconds`` hold in full what was done once for several cells: "load", "train_embedding",
+        "fit", "ind_embedding", "ood_embedding" and "method_fit".
+    """
+    method, fitting = subject.method(cell.method)
+    found: list[Scores] = []
+    chosen: list[dict[str, Any]] = []
+    with subject.clock.lap() as own, subject.clock("score"):
+        for view in views:
+            found += _trials(method, subject, view)
+            chosen.append(method.settings)
+    settings = {
+        "limit": subject.options.limit,
+        "batch_size": subject.options.images_at_once,
+        "accuracy": subject.accuracy,
+        "rank": subject.detector.subspace.rank,
+        "method": chosen,
+        "notes": _notes(subject, views[0]),
+    }
+    seconds = dict(subject.seconds)
+    for part in (shared, fitting, own):
+        for stage, passed in part.items():
+            seconds[stage] = seconds.get(stage, 0.0) + passed
+    return Result(
+        **_about(cell, subject.options),
+        scores=_mean(found),
+        counts={"train": len(subject.train), "ind": len(subject.ind), "ood": len(views[0])},
+        seeds=tuple(range(len(views))) if cell.ood in NOISE else (),
+        settings=settings,
+        seconds={stage: round(passed, 6) for stage, passed in seconds.items()},
+    )
+
+
+def not_run(cell: Cell, options: Options, error: Exception) -> Result:
+    """Say why a cell could not be run, without naming folders of this machine where we can."""
+    if isinstance(error, DataNotFoundError):
+        reason = f"image set absent: {error.name}"
+    elif isinstance(error, FileNotFoundError | ConnectionError):
+        name = options.checkpoint_of(cell)
+        known = zoo.CHECKPOINTS.get(name)
+        reason = f"checkpoint absent: {known.filename if known else f'no {name} is published'}"
+    else:
+        reason = str(error)
+    return Result(**_about(cell, options), reason=reason)
+
+
+def _trials(method: Method, subject: Subject, view: View) -> list[Scores]:
+    ind, clock, found = subject.ind, subject.clock, []
+    for rows in method.trials(ind, view):
+        alone = method.score(ind)[rows], method.score(view)
+        with clock("regret"):
+            plus = method.score_with_pnml(ind)[rows], method.score_with_pnml(view)
+        with clock("metrics"):
+            found.append(Scores(evaluate(*alone), evaluate(*plus)))
+    return found
+
+
+def _notes(subject: Subject, ood: View) -> dict[str, str]:
+    """Collect what is special about the sets."""
+    seen = {"train": subject.train, "ind": subject.ind, "ood": ood}
+    notes = {part: view.images.note for part, view in seen.items() if view.images.note}
+    if len(subject.train) <= subject.detector.n_features:
+        few = f"no more images than the network has features, {subject.detector.n_features}: too few for the regret"
+        notes["train"] = f"{notes['train']}; {few}" if "train" in notes else few
+    return notes
+
+
+def _mean(found: list[Scores]) -> Scores:
+    plus = [scores.plus_pnml for scores in found if scores.plus_pnml is not None]
+    return Scores(average(scores.method for scores in found), average(plus))
+
+
+def _about(cell: Cell, options: Options) -> dict[str, Any]:
+    device = options.torch_device
+    named = torch.cuda.get_device_name(device) if device.type == "cuda" else environment()["cpu"]
+    model, ind, ood, method = cell.key
+    return {
+        "model": model,
+        "ind": ind,
+        "ood": ood,
+        "method": method,
+        "checkpoint": options.checkpoint_of(cell),
+        "command": options.command(cell),
+        "versions": environment(),
+        "device": f"{device.type}: {named}",
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    }

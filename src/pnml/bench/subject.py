@@ -1,0 +1,129 @@
+"""A network under test: its training set seen once, its test set and any OOD set ready to be scored."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from functools import cached_property
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import torch
+
+from pnml import progress, zoo
+from pnml.bench.clock import Clock
+from pnml.bench.protocol import NOISE
+from pnml.correlation import Correlation
+from pnml.detector import Detector
+from pnml.methods import METHODS, Method, Odin
+from pnml.methods.view import View
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from torch import Tensor
+
+    from pnml.bench.options import Options
+    from pnml.bench.shelf import Shelf
+    from pnml.data import ImageSet
+
+
+class Subject:
+    """One network with its in-distribution sets, its fitted detector and its fitted methods.
+
+    Args:
+        model: the network's architecture.
+        ind: the in-distribution set.
+        checkpoint: the name or the file of the network's weights.
+        options: how to run.
+        shelf: where the image sets come from.
+
+    Raises:
+        DataNotFoundError: the set is absent.
+        OSError, ValueError: the weights are absent, or are not what they should be.
+    """
+
+    def __init__(self, model: str, ind: str, checkpoint: str, options: Options, shelf: Shelf) -> None:
+        self.options = options
+        self.shelf = shelf
+        self.clock = Clock(options.torch_device)
+        self._methods: dict[str, tuple[Method, dict[str, float]]] = {}
+        published = zoo.CHECKPOINTS.get(checkpoint)
+        self._knows_labels = published is None or published.trained_on == ind
+        with self.clock("load"):
+            train, test = shelf.load(ind, split="train"), shelf.load(ind)
+            self.network = zoo.load(checkpoint, architecture=model).to(options.torch_device)
+        self.train, self.ind = self._view(train), self._view(test)
+
+    def fit(self) -> Subject:
+        """Run the training set and the test set through the network."""
+        with self.clock("train_embedding"):
+            self.detector = self._fit_detector()
+        with self.clock("ind_embedding"):
+            _ = self.ind.outputs
+        self.seconds = dict(self.clock.seconds)
+        return self
+
+    def load(self, ood: str) -> list[View]:
+        """Load an OOD set, several draws of it if it is noise, in the size of the in-distribution images.
+
+        Raises:
+            DataNotFoundError: the set is absent.
+        """
+        seeds = range(self.options.noise_seeds if ood in NOISE else 1)
+        size = self.ind.images.images.shape[1]
+        with self.clock("load"):
+            return [self._view(self.shelf.load(ood, seed=seed, size=size)) for seed in seeds]
+
+    def method(self, name: str) -> tuple[Method, dict[str, float]]:
+        """Fit a method when it is first asked for; and say how long it took."""
+        if name not in self._methods:
+            made = Odin(oracle=True) if name == "odin" and self.options.oracle else METHODS[name]()
+            with self.clock.lap() as seconds, self.clock("method_fit"):
+                made.fit(self.train, self.detector)
+            self._methods[name] = made, seconds
+        return self._methods[name]
+
+    @cached_property
+    def accuracy(self) -> float | None:
+        """The network's accuracy on the test set in percent, where its classes are those of the set."""
+        if not self._knows_labels:
+            return None
+        right = self.ind.logits.argmax(dim=-1).cpu().numpy() == self.ind.images.labels
+        return 100 * float(right.mean())
+
+    def _view(self, images: ImageSet) -> View:
+        return View(self.network, images, batch_size=self.options.images_at_once, track=_show)
+
+    def _fit_detector(self) -> Detector:
+        head = self.network.head
+        statistic = Correlation(head.in_features, unit_norm=True)
+        for x in self.train.inputs("fitting"):
+            with torch.inference_mode():
+                embeddings = self.network.features(x)
+            with self.clock("fit"):
+                statistic.update(embeddings)
+        with self.clock("fit"):
+            detector = Detector(head.weight.detach(), head.bias.detach()).merge(statistic)
+            _ = detector.subspace
+        return detector
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Keep float32 convolutions and products at float32's own precision, which GPUs by default do not."""
+    products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = products.allow_tf32, convolutions.allow_tf32
+    products.allow_tf32 = convolutions.allow_tf32 = False
+    try:
+        yield
+    finally:
+        products.allow_tf32, convolutions.allow_tf32 = before
+
+
+def _show(batches: Iterable[Tensor], what: str, count: int) -> Iterable[Tensor]:
+    """Show a pass over a set: a bar, or one line where rich is not installed."""
+    if find_spec("rich") is None:
+        sys.stderr.write(f"{what}\n")
+        return batches
+    return progress.track(batches, what, total=count)

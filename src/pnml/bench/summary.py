@@ -1,0 +1,94 @@
+"""The results of a run as lines of text, beside the paper's numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pnml.bench.paper import label, paper_cells
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pnml.bench.results import Result
+
+COLUMNS = ("OOD", "Method", "Ours", "Paper", "Difference")
+_NONE = "–"
+
+
+def summary(results: Iterable[Result]) -> dict[str, list[tuple[str, ...]]]:
+    """Return, for every network and in-distribution set, a line of ``COLUMNS`` for each result that was run.
+
+    The numbers are AUROC in percent, alone / with pNML.
+
+    >>> from pnml.bench.metrics import evaluate
+    >>> from pnml.bench.results import Result, Scores
+    >>> scores = Scores(evaluate([1, 2, 4], [3, 5]), plus_pnml=evaluate([1, 2, 3], [4, 5]))
+    >>> summary([Result(model="densenet-bc-100", ind="cifar10", ood="svhn", method="baseline", scores=scores)])
+    {'DenseNet-BC-100, CIFAR-10': [('SVHN', 'Baseline', '83.3 / 100.0', '89.9 / 98.4', '-6.6 / +1.6')]}
+    """
+    paper = {cell.key: cell for cell in paper_cells() if cell.metric == "auroc"}
+    tables: dict[str, list[tuple[str, ...]]] = {}
+    for result in results:
+        if result.scores is None or result.scores.plus_pnml is None:
+            continue
+        alone, plus = result.scores.method.auroc, result.scores.plus_pnml.auroc
+        model, ind, ood, method = map(label, result.key)
+        theirs, difference = _NONE, _NONE
+        if printed := paper.get(result.key):
+            theirs = f"{printed.alone:.1f} / {printed.plus_pnml:.1f}"
+            difference = f"{alone - printed.alone:+.1f} / {plus - printed.plus_pnml:+.1f}"
+        line = (ood, method, f"{alone:.1f} / {plus:.1f}", theirs, difference)
+        tables.setdefault(f"{model}, {ind}", []).append(line)
+    return tables
+
+
+def absent(results: Iterable[Result]) -> list[str]:
+    """Return lines that name every cell that was not run and why, those with the same reason together.
+
+    >>> from pnml.bench.results import Result
+    >>> cells = [("isun", "odin"), ("isun", "gram"), ("svhn", "odin"), ("svhn", "gram")]
+    >>> why = {"model": "resnet-34", "ind": "cifar10", "reason": "checkpoint absent"}
+    >>> absent([Result(ood=ood, method=method, **why) for ood, method in cells])
+    ['ResNet-34, CIFAR-10 against iSUN, SVHN with ODIN, Gram: checkpoint absent']
+    """
+    methods: dict[tuple[str, str, str, str], list[str]] = {}
+    for result in results:
+        if result.reason is not None:
+            model, ind, ood, method = map(label, result.key)
+            methods.setdefault((result.reason, model, ind, ood), []).append(method)
+    against: dict[tuple[str, str, str, str], list[str]] = {}
+    for (reason, model, ind, ood), names in methods.items():
+        against.setdefault((reason, model, ind, ", ".join(names)), []).append(ood)
+    return [
+        f"{model}, {ind} against {', '.join(oods)} with {names}: {reason}"
+        for (reason, model, ind, names), oods in against.items()
+    ]
+
+
+def notes(results: Iterable[Result]) -> list[str]:
+    """Return what a reader of the results should know about their images, each thing once.
+
+    >>> from pnml.bench.metrics import evaluate
+    >>> from pnml.bench.results import Result, Scores
+    >>> about = {"notes": {"train": "20,000 of the 73,257 published images"}}
+    >>> scores = Scores(evaluate([1], [2]))
+    >>> notes([Result(model="resnet-34", ind="svhn", ood="isun", method="odin", scores=scores, settings=about)])
+    ['SVHN (training set): 20,000 of the 73,257 published images']
+    """
+    found = []
+    for result in results:
+        _, ind, ood, _ = map(label, result.key)
+        names = {"train": f"{ind} (training set)", "ind": ind, "ood": ood}
+        found += [f"{names[part]}: {note}" for part, note in result.settings.get("notes", {}).items()]
+    return list(dict.fromkeys(found))
+
+
+def timing(seconds: Mapping[str, float]) -> str:
+    """Return the share of every stage in words.
+
+    >>> timing({"ood_embedding": 9.9, "regret": 0.1})
+    '10.0 s: ood_embedding 99.0 %, regret 1.0 %'
+    """
+    total = sum(seconds.values())
+    shares = sorted(seconds.items(), key=lambda stage: -stage[1])
+    return f"{total:.1f} s: " + ", ".join(f"{name} {100 * passed / total:.1f} %" for name, passed in shares)

@@ -1,0 +1,139 @@
+"""The options that say what to read, shared by ``fit``, ``calibrate`` and ``score``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pnml.detector import Detector
+from pnml.io.chunk import Chunk, Samples, check
+from pnml.io.embedded import EmbeddedImages
+from pnml.io.embeddings import EmbeddingFile, open_embeddings
+from pnml.io.images import open_images
+from pnml.io.model import load_model
+from pnml.io.preparation import Preparation
+from pnml.io.stamp import file_stamp
+from pnml.progress import track
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from torch import nn
+
+    from pnml.torch_guard import Guard
+
+DetectorFile = Annotated[Path, typer.Argument(help="A detector written by `pnml fit`.", exists=True, dir_okay=False)]
+EmbeddingsOption = Annotated[
+    Path | None,
+    typer.Option("--embeddings", help="Embeddings: .npy, .npz or .parquet.", exists=True, dir_okay=False),
+]
+ImagesOption = Annotated[
+    Path | None, typer.Option("--images", help="Images: a folder or a .parquet file.", exists=True)
+]
+ModelOption = Annotated[
+    str | None,
+    typer.Option("--model", help="package.module:factory; gives the model, or a (model, transform) pair."),
+]
+WeightsOption = Annotated[
+    Path | None,
+    typer.Option("--weights", help="The model's .safetensors; else the factory's own.", exists=True, dir_okay=False),
+]
+SizeOption = Annotated[int | None, typer.Option("--size", help="Resize images to this many pixels a side.", min=1)]
+MeanOption = Annotated[str | None, typer.Option("--mean", help="Channel means in [0, 1], as 0.49,0.48,0.45.")]
+StdOption = Annotated[str | None, typer.Option("--std", help="Channel standard deviations, as 0.25,0.24,0.26.")]
+BatchSizeOption = Annotated[int, typer.Option("--batch-size", help="Images that go through the model at once.", min=1)]
+StrictOption = Annotated[bool, typer.Option("--strict", help="Stop at an image that does not decode.")]
+
+_EITHER = "give either --embeddings, or --images and the --model that embeds them"
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What was given for these options."""
+
+    embeddings: Path | None
+    images: Path | None
+    model: str | None
+    weights: Path | None
+    size: int | None
+    mean: str | None
+    std: str | None
+    batch_size: int
+    strict: bool
+
+    def open_embeddings(self) -> EmbeddingFile:
+        """Open the embeddings."""
+        if self.embeddings is None or self.images is not None:
+            raise typer.BadParameter(_EITHER)
+        if any(given is not None for given in (self.model, self.weights, self.size, self.mean, self.std)):
+            raise typer.BadParameter("--model, --weights, --size, --mean and --std go with --images only")
+        return open_embeddings(self.embeddings)
+
+    def open_images(self, guarded: Callable[[nn.Module], Guard]) -> EmbeddedImages:
+        """Open the images and the model, around which ``guarded`` puts a guard."""
+        if self.images is None or self.model is None:
+            raise typer.BadParameter(_EITHER)
+        mean, std = _channels(self.mean, "--mean", 0.0), _channels(self.std, "--std", 1.0)
+        images = open_images(self.images)
+        model, transform = load_model(self.model, self.weights)
+        if transform is not None and any(given is not None for given in (self.size, self.mean, self.std)):
+            raise typer.BadParameter(f"{self.model} brings its own transform: leave --size, --mean and --std out")
+        return EmbeddedImages(
+            images,
+            Preparation(self.size, mean, std, transform),
+            guarded(model),
+            self.batch_size,
+            self.strict,
+            {"factory": self.model, "weights": None if self.weights is None else file_stamp(self.weights)},
+        )
+
+    def open_with_detector(self, path: Path) -> tuple[Samples, Detector]:
+        """Open the samples and the detector to use on them; with a model, it must be of the model's last layer."""
+        if self.embeddings is not None:
+            return self.open_embeddings(), Detector.load(path)
+
+        def guarded(network: nn.Module) -> Guard:
+            from pnml.torch_guard import Guard
+
+            return Guard(network).load(path)
+
+        samples = self.open_images(guarded)
+        return samples, samples.guard.fitted()
+
+
+def read(
+    samples: Samples, what: str, n_features: int | None, *, start: int = 0, unit_norm: bool = False
+) -> Iterator[Chunk]:
+    """Yield the samples, checked, under a progress bar."""
+    total = -(-(samples.count - start) // samples.chunk_rows)
+    for chunk in track(samples.chunks(start), what, total=total):
+        yield check(chunk, samples.path, n_features, unit_norm=unit_norm)
+
+
+def report_skipped(skipped: list[str], samples: Samples) -> None:
+    """List on stderr the images that did not decode; none left is an error."""
+    if not skipped:
+        return
+    typer.secho(f"{len(skipped):,} of {samples.count:,} images do not decode and were skipped:", fg="yellow", err=True)
+    for name in skipped:
+        typer.echo(f"  {name}", err=True)
+    if len(skipped) == samples.count:
+        raise ValueError(f"none of the {samples.count:,} images of {samples.path} decodes")
+
+
+def _channels(text: str | None, option: str, default: float) -> tuple[float, ...]:
+    if text is None:
+        return (default,)
+    try:
+        values = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        values = ()
+    if len(values) not in {1, 3} or (option == "--std" and min(values) <= 0):
+        what = "positive numbers" if option == "--std" else "numbers"
+        raise typer.BadParameter(
+            f"{text!r} is not one {what[:-1]} or three {what} with commas between", param_hint=option
+        )
+    return values

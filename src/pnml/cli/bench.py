@@ -1,0 +1,98 @@
+"""``pnml bench``: the paper's benchmark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from pnml._extras import require
+from pnml.cli._errors import user_errors
+
+if TYPE_CHECKING:
+    from pnml.bench.options import Options
+    from pnml.bench.runner import Run
+
+
+def bench(
+    *,
+    model: Annotated[str, typer.Option(help="The network, as `densenet-bc-100`.")] = "densenet-bc-100",
+    ind: Annotated[str, typer.Option(help="The in-distribution set, as `cifar10`.")] = "cifar10",
+    ood: Annotated[
+        str, typer.Option(help="OOD sets, joined by commas: names or paths of pictures; `all` for the paper's.")
+    ] = "all",
+    method: Annotated[
+        str, typer.Option(help="Methods, joined by commas: baseline, odin, gram, oecc, energy; or `all`.")
+    ] = "baseline",
+    device: Annotated[str, typer.Option(help="Where to compute, as PyTorch names it.")] = "auto",
+    limit: Annotated[int | None, typer.Option(help="At most this many images of every set, for a quick look.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the results, one JSON file per cell.")] = Path("results"),
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="Your own weights for the network, instead of the paper's.", exists=True, dir_okay=False),
+    ] = None,
+    noise_seeds: Annotated[int, typer.Option(help="Draw noise sets this often and report the mean.")] = 1,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Images at once; by default what suits the device.", show_default=False)
+    ] = None,
+    oracle: Annotated[
+        bool, typer.Option("--oracle", help="Let ODIN choose its ε on each OOD set itself, as the paper's rows did.")
+    ] = False,
+    paper: Annotated[
+        bool, typer.Option("--paper", help="All cells of the paper's tables, in place of the first four options.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Run finished cells again.")] = False,
+) -> None:
+    """Run the paper's benchmark: how well each method, alone and with pNML, tells OOD images apart.
+
+    A killed run goes on where it stopped. What is absent is named and does not stop the run. Weights and images are
+    looked for in the folders of `PNML_WEIGHTS` and `PNML_DATA`, then in the cache.
+
+    Example: `pnml bench --model densenet-bc-100 --ind cifar10 --ood uniform,svhn --method baseline,odin`
+
+    Example: `pnml bench --paper --noise-seeds 5`
+    """
+    with user_errors():
+        require("torch", extra="bench", what="pnml bench")
+        from pnml.bench.options import Options
+        from pnml.bench.protocol import paper_plan, plan
+        from pnml.bench.runner import run
+
+        options = Options(
+            out=out,
+            device=device,
+            limit=limit,
+            oracle=oracle,
+            noise_seeds=noise_seeds,
+            batch_size=batch_size,
+            force=force,
+            checkpoint=checkpoint,
+        )
+        cells = paper_plan() if paper else plan(model, ind, ood.split(","), method.split(","))
+        done = run(cells, options)
+    _report(done, options)
+
+
+def _report(done: Run, options: Options) -> None:
+    from pnml.bench.summary import COLUMNS, absent, notes, summary, timing
+
+    console = Console()
+    tables = summary(done.results)
+    for title, lines in tables.items():
+        table = Table(title=title, caption="AUROC in percent: a method alone / with pNML.")
+        for column in COLUMNS:
+            table.add_column(column)
+        for line in lines:
+            table.add_row(*line)
+        console.print(table)
+    said = [f"note: {note}" for note in notes(done.results)]
+    said += [f"not run: {reason}" for reason in absent(done.results)]
+    run, total = sum(map(len, tables.values())), len(done.results)
+    said.append(f"{total} cells: {run} run, {total - run} not run. Results in {options.folder}.")
+    if done.seconds:
+        said.append(timing(done.seconds))
+    for line_of_text in said:
+        console.print(line_of_text, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,52 @@
+"""``pnml inspect``: what a detector file holds."""
+
+import typer
+from rich.console import Console
+from rich.text import Text
+from safetensors import safe_open
+
+from pnml.cli._errors import user_errors
+from pnml.cli._inputs import DetectorFile
+from pnml.cli._spectrum import describe, draw
+from pnml.cli._words import describe_threshold
+from pnml.detector import Detector
+
+
+@user_errors()
+def inspect(detector: DetectorFile) -> None:
+    """Say what a detector file holds, and draw the spectrum of the training embeddings.
+
+    Example: `pnml inspect detector.safetensors`
+    """
+    held = Detector.load(detector)
+    with safe_open(detector, framework="numpy") as file:
+        metadata = file.metadata()
+    subspace, threshold = held.subspace, held.threshold
+    facts = {
+        "file": f"{detector}, {detector.stat().st_size:,} bytes",
+        "format": f"{metadata['kind']} {metadata['version']}, written by {metadata['written_by']}",
+        "head": f"{held.n_features:,} features to {held.n_classes:,} classes, digest {held.head_digest[:12]}",
+        "fitted on": f"{subspace.count:,} rows of mean norm {held.correlation.mean_norm:.6g}",
+        "scale": held.embedding_scale,
+        "rank": f"{subspace.rank:,} of {subspace.n_features:,}",
+        "spectrum": describe(subspace),
+        "threshold": "\n".join(
+            ["none: pnml calibrate sets one"] if threshold is None else describe_threshold(threshold)
+        ),
+    }
+    for name, fact in facts.items():
+        first, *rest = fact.split("\n")
+        typer.echo(f"{name:<10} {first}")
+        for line in rest:
+            typer.echo(f"{'':<10} {line}")
+    console = Console(highlight=False)
+    console.print("\nEigenvalues of the mean correlation, largest to smallest, logarithmic:", soft_wrap=True)
+    for line in draw(subspace, width=max(8, min(72, console.width - 12))):
+        console.print(_coloured(line), soft_wrap=True)
+
+
+def _coloured(line: str) -> Text:
+    text = Text(line)
+    text.highlight_regex("[▁▂▃▄▅▆▇█]+", "cyan")
+    text.highlight_regex("×+", "red")
+    return text

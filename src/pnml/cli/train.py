@@ -1,0 +1,122 @@
+"""``pnml train``: train a network, or tune one against outliers."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from pnml._extras import require
+from pnml.cli._errors import user_errors
+from pnml.data import SETS, load
+from pnml.data.source import data_folders
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pnml import training
+    from pnml.training.settings import OutlierSet
+
+
+def train(
+    *,
+    model: Annotated[str, typer.Option(help="densenet-bc-100, resnet-34, wideresnet-40-2 or resnet-20.")],
+    dataset: Annotated[str, typer.Option(help="cifar10, cifar100 or svhn; see `pnml data list`.")],
+    epochs: Annotated[
+        int | None, typer.Option(help="Passes over the training images; else as the recipe says.")
+    ] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Training images in a step; else as the recipe says.")] = None,
+    lr: Annotated[float | None, typer.Option(help="Highest learning rate; else as the recipe says.")] = None,
+    tune: Annotated[
+        str | None, typer.Option(help="energy or oecc: tune the network --from against --outliers.")
+    ] = None,
+    start: Annotated[
+        str | None, typer.Option("--from", help="The network to tune: a checkpoint's name, or a weights file.")
+    ] = None,
+    outliers: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What to tune against, may be repeated: a set's name, a folder of pictures, or `transformed` for "
+            "training images with shuffled patches, noise, inverted or other colours, or turned."
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(help="At most so many training and so many test images, evenly spaced.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same network on the same machine.")] = 0,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, ...; by default a GPU if there is one.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The .safetensors file to write; by default it is named after its recipe, in runs/."),
+    ] = None,
+) -> None:
+    """Train a network by the recipe for it, test it, and write it with its test accuracy.
+
+    Interrupted, it goes on when the same command is given again, and ends with the same weights.
+
+    Example: `pnml train --model resnet-20 --dataset cifar10`
+
+    Example: `pnml train --model resnet-20 --dataset cifar10 --epochs 1 --limit 2000 --device cpu`
+
+    Example: `pnml train --model resnet-34 --dataset cifar10 --tune oecc --from runs/resnet-34_cifar10.safetensors
+    --outliers transformed`
+    """
+    if (tune is None) != (start is None) or (tune is None) != (not outliers):
+        raise typer.BadParameter("--tune, --from and --outliers belong together: give all three, or none")
+    with user_errors(), _bar() as report:
+        require("torch", extra="torch", what="pnml train")
+        from pnml import training, zoo
+
+        recipe = training.recipe(model, dataset, tune=tune)
+        overrides: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size, "lr": lr}
+        recipe = replace(recipe, **{name: value for name, value in overrides.items() if value is not None})
+        train_set, test_set = (load(dataset, split=split, limit=limit) for split in ("train", "test"))
+        side = train_set.images.shape[1]
+        result = training.train(
+            recipe,
+            train_set,
+            test_set,
+            out=out or Path("runs") / f"{recipe.name}.safetensors",
+            device=device,
+            seed=seed,
+            start=None if start is None else zoo.load(start),
+            outliers=[_outlier_set(name, side) for name in outliers or ()],
+            report=report,
+        )
+    typer.echo(f"{result.test_accuracy:.2f} % of {len(test_set):,} test images are classified rightly")
+    typer.echo(f"wrote {result.path}")
+
+
+def _outlier_set(name: str, side: int) -> OutlierSet:
+    """A set by name, by path, or by the name of a folder in the data folders, resized to ``side`` pixels."""
+    if name == "transformed":
+        return "transformed"
+    if name in SETS:
+        return load(name, split="train" if "train" in SETS[name].counts else "test", size=side)
+    places = (Path(name), *(folder / name for folder in data_folders()))
+    return load(next(filter(Path.exists, places), Path(name)), size=side)
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[training.Progress], None]]:
+    """A bar on stderr, moved by the reports of a training, and a word of comfort for Ctrl-C."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("loading")
+
+        def report(now: training.Progress) -> None:
+            if now.step == 0 and now.epoch > 1:
+                bar.console.print(f"going on after epoch {now.epoch - 1} of {now.epochs}")
+            done = (now.epoch - 1) * now.steps + now.step
+            bar.update(task, total=now.epochs * now.steps, completed=done, description=str(now))
+
+        try:
+            yield report
+        except KeyboardInterrupt:
+            bar.console.print("Interrupted; the same command goes on from the last saved epoch.")
+            raise typer.Exit(130) from None

@@ -1,0 +1,80 @@
+"""Images in a folder or in a parquet file, as they are stored: decoded later, a batch at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pnml.data.folder import SUFFIXES, image_files
+from pnml.data.parquet import _bytes_of, _columns
+from pnml.io.parquet_files import ids_of, open_parquet, tables
+from pnml.io.stamp import file_stamp, folder_stamp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from pnml.data.decode import Encoded
+
+
+@dataclass(frozen=True)
+class Images:
+    """Encoded images.
+
+    Attributes:
+        path: the folder or the parquet file.
+        count: how many images it holds.
+        read: ``read(start, size)`` yields ids and encoded images from ``start`` on, ``size`` at a time.
+        stamp: says which images they are.
+    """
+
+    path: Path
+    count: int
+    read: Callable[[int, int], Iterator[tuple[NDArray[Any], list[Encoded]]]]
+    stamp: Callable[[], dict[str, Any]]
+
+
+def open_images(path: Path) -> Images:
+    """Open a folder of image files (at any depth, sorted by path) or a parquet file with a column of images.
+
+    The ids of files are their paths below the folder; those of a parquet file its column ``id``, or the row numbers.
+    """
+    images = _open_folder(path) if path.is_dir() else _open_parquet(path)
+    if images.count == 0:
+        raise ValueError(f"{path} is empty: no images to read")
+    return images
+
+
+def _open_folder(folder: Path) -> Images:
+    files = image_files(folder)
+    if not files:
+        raise ValueError(f"no images in {folder}: files ending in {', '.join(sorted(SUFFIXES))} are read")
+
+    def read(start: int, size: int) -> Iterator[tuple[NDArray[Any], list[Encoded]]]:
+        for first in range(start, len(files), size):
+            chosen: list[Encoded] = [*files[first : first + size]]
+            names = [file.relative_to(folder).as_posix() for file in files[first : first + size]]
+            yield np.asarray(names, dtype=np.str_), chosen
+
+    return Images(folder, len(files), read, lambda: folder_stamp(folder, files))
+
+
+def _open_parquet(path: Path) -> Images:
+    if path.suffix != ".parquet":
+        raise ValueError(f"{path} is neither a folder of images nor a .parquet file")
+    with open_parquet(path) as file:
+        count, schema = file.metadata.num_rows, file.schema_arrow
+    column, _ = _columns(path, schema)
+    columns = [column, *(["id"] if "id" in schema.names else [])]
+
+    def read(start: int, size: int) -> Iterator[tuple[NDArray[Any], list[Encoded]]]:
+        for first, table in zip(range(start, count, size), tables(path, columns, start, size), strict=True):
+            ids = ids_of(table, first)
+            encoded: list[Encoded] = [_bytes_of(value) for value in table.column(column).to_pylist()]
+            yield np.arange(first, first + len(encoded)) if ids is None else ids, encoded
+
+    return Images(path, count, read, lambda: file_stamp(path))

@@ -1,0 +1,109 @@
+"""Embeddings in ``.npy`` (memory-mapped) and ``.npz`` (read from the archive in pieces) files."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from pnml.io.stored import Stored
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+
+def open_npy(path: Path) -> Stored:
+    """Map an ``.npy`` of shape (N, M) into memory; only the rows asked for are read."""
+    try:
+        rows = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise ValueError(
+            f"{path} is no whole .npy file of numbers ({error}): write it again with numpy.save"
+        ) from error
+    count, width = _matrix_shape(path, rows.shape, rows.dtype)
+
+    def read(start: int, size: int) -> Iterator[tuple[None, NDArray[Any]]]:
+        for first in range(start, count, size):
+            yield None, np.array(rows[first : first + size], dtype=rows.dtype.newbyteorder("="))
+
+    return Stored(count, width, read)
+
+
+def open_npz(path: Path) -> Stored:
+    """Open an ``.npz`` that holds ``embedding``, (N, M), and maybe ``id``, (N,); a lone array may have any name."""
+    with _archive(path) as archive:
+        headers = {name.removesuffix(".npy"): _header(path, archive, name) for name in archive.namelist()}
+    others = [name for name in headers if name != "id"]
+    name = "embedding" if "embedding" in headers else others[0] if len(others) == 1 else None
+    if name is None:
+        raise ValueError(f"{path} holds the arrays {others}: name the one to use 'embedding'")
+    count, width = _matrix_shape(path, headers[name].shape, headers[name].dtype)
+    if "id" in headers and headers["id"].shape != (count,):
+        raise ValueError(f"'id' in {path} has shape {headers['id'].shape}: expected one for each of {count} rows")
+
+    def read(start: int, size: int) -> Iterator[tuple[NDArray[Any] | None, NDArray[Any]]]:
+        with _archive(path) as archive:
+            rows = _pieces(path, archive, name, start, size)
+            if "id" in headers:
+                yield from zip(_pieces(path, archive, "id", start, size), rows, strict=True)
+            else:
+                yield from ((None, piece) for piece in rows)
+
+    return Stored(count, width, read)
+
+
+class _Header(NamedTuple):
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+@contextmanager
+def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            yield archive
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise ValueError(f"{path} is no whole .npz file ({error}): write it again with numpy.savez") from error
+
+
+def _header(path: Path, archive: zipfile.ZipFile, name: str) -> _Header:
+    with archive.open(name) as file:
+        return _read_header(path, file)
+
+
+def _read_header(path: Path, file: IO[bytes]) -> _Header:
+    """Read past the header of an array in the ``.npy`` format."""
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran_order, dtype = read(file)
+    if fortran_order:
+        raise ValueError(f"{path} is stored column by column: write it again with numpy.ascontiguousarray(rows)")
+    if dtype.hasobject:
+        raise ValueError(f"{path} holds Python objects: write it again with numbers, and ids as numbers or text")
+    return _Header(shape, dtype)
+
+
+def _pieces(path: Path, archive: zipfile.ZipFile, name: str, start: int, size: int) -> Iterator[NDArray[Any]]:
+    """Yield ``size`` rows at a time, from row ``start`` on, without ever holding more."""
+    with archive.open(f"{name}.npy") as file:
+        shape, dtype = _read_header(path, file)
+        row_bytes = dtype.itemsize * int(np.prod(shape[1:]))
+        file.seek(start * row_bytes, 1)
+        for first in range(start, shape[0], size):
+            count = min(size, shape[0] - first)
+            piece = file.read(count * row_bytes)
+            if len(piece) != count * row_bytes:
+                raise EOFError(f"{name} ends before row {first + count}")
+            yield np.frombuffer(piece, dtype).reshape(count, *shape[1:]).astype(dtype.newbyteorder("="), copy=False)
+
+
+def _matrix_shape(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[int, int]:
+    if len(shape) != 2 or dtype.kind not in "fiub":
+        raise ValueError(f"{path} holds {dtype} of shape {shape}: expected numbers of shape (rows, features)")
+    return shape[0], shape[1]

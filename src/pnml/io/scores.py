@@ -1,0 +1,53 @@
+"""Tables of scores as parquet or CSV."""
+
+from __future__ import annotations
+
+import csv
+from typing import TYPE_CHECKING
+
+from pnml._extras import require
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from pnml.io.parts import Columns
+
+
+def score_writer(out: Path) -> Callable[[Path, Iterable[Columns]], None]:
+    """Give the function that writes tables of the same columns, one at a time, in the format that ``out`` ends in."""
+    if out.suffix == ".csv":
+        return _write_csv
+    if out.suffix == ".parquet":
+        require("pyarrow.parquet", extra="parquet", what="writing parquet")
+        return _write_parquet
+    raise ValueError(f"{out} must end in .parquet or .csv")
+
+
+def _write_parquet(path: Path, tables: Iterable[Columns]) -> None:
+    arrow = require("pyarrow", extra="parquet", what="writing parquet")
+    parquet = require("pyarrow.parquet", extra="parquet", what="writing parquet")
+    made = (arrow.table(columns) for columns in tables)
+    first = next(made)
+    with parquet.ParquetWriter(path, first.schema) as writer:
+        writer.write_table(first)
+        for table in made:
+            writer.write_table(table)
+
+
+def _write_csv(path: Path, tables: Iterable[Columns]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        for number, columns in enumerate(tables):
+            if number == 0:
+                writer.writerow(columns)
+            writer.writerows(_rows(columns))
+
+
+def _rows(columns: Columns) -> Iterator[tuple[object, ...]]:
+    """The rows of a table, with truth values as other programs write them."""
+    values = [
+        ["true" if value else "false" for value in column] if column.dtype == bool else column.tolist()
+        for column in columns.values()
+    ]
+    return zip(*values, strict=True)

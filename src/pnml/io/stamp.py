@@ -1,0 +1,34 @@
+"""What a file was when it was read, so that a run that goes on later notices a change."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+def file_stamp(path: Path) -> dict[str, Any]:
+    """Where a file is, how large, and when it was last written."""
+    stat = path.stat()
+    return {"path": str(path.resolve()), "bytes": stat.st_size, "modified": stat.st_mtime_ns}
+
+
+def folder_stamp(folder: Path, files: Sequence[Path]) -> dict[str, Any]:
+    """Where a folder is, how many files of it are read, and a digest of their names, sizes and times."""
+    digest = hashlib.sha256()
+    for file in files:
+        stat = file.stat()
+        digest.update(f"{file.relative_to(folder).as_posix()}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
+    return {"path": str(folder.resolve()), "files": len(files), "listing": digest.hexdigest()}
+
+
+def content_digest(path: Path) -> str:
+    """The SHA-256 of a file's bytes."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

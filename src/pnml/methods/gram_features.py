@@ -1,0 +1,155 @@
+"""Gram features (Sastry and Oore, 2020): how strongly each channel of an activation moves with all the others.
+
+Of an activation with channels × pixels matrix ``F`` the feature of order ``k`` is, per channel, the row sum of the Gram
+matrix ``(F^k)(F^k)ᵀ`` (powers elementwise), and of that the signed k-th root. A row sum needs no Gram matrix::
+
+    Σ_j Σ_p F_ip^k F_jp^k = Σ_p F_ip^k s_p    with    s_p = Σ_j F_jp^k
+
+so an order costs channels × pixels instead of channels² × pixels.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ORDERS = 10
+_MARGIN = 1e-6
+_CPU_PIECE, _PIECE = 1 << 16, 1 << 24  # elements at a time: what a processor's cache holds; what bounds the memory
+
+
+def gram_features(activation: Tensor) -> Tensor:
+    """Give the Gram features of orders 1 to 10.
+
+    Order 10 holds twentieth powers: float32 overflows there from activations of 50 on, and loses those below 0.005 to
+    zero. Powers and sums are therefore taken in float64, which is safe for magnitudes from 1e-15 to 1e15.
+
+    Args:
+        activation: shape (n, channels, height, width) or (n, channels, pixels).
+
+    Returns:
+        Shape (n, 10, channels), float32.
+
+    >>> gram_features(torch.tensor([[[1.0, 2.0], [0.0, -3.0]]]))[0, :2]  # two channels, two pixels
+    tensor([[-1.0000,  3.0000],
+            [ 7.2801, 10.8167]])
+    """
+    if activation.ndim < 3:
+        raise ValueError(f"an activation must have shape (n, channels, pixels...), got {tuple(activation.shape)}")
+    piece = _CPU_PIECE if activation.device.type == "cpu" else _PIECE
+    samples = max(1, piece // max(1, activation.shape[1:].numel()))
+    return torch.cat([features_at_once(part) for part in torch.split(activation, samples)])
+
+
+def features_at_once(activation: Tensor) -> Tensor:
+    """Compute :func:`gram_features` of all samples together, as is best where ``torch.compile`` fuses the orders."""
+    x = activation.flatten(2).double()
+    power, sums = x, []
+    for order in range(1, ORDERS + 1):
+        if order > 1:
+            power = power * x
+        sums.append((power * power.sum(1, keepdim=True)).sum(2))
+    row_sums = torch.stack(sums, dim=1)
+    exponents = 1 / torch.arange(1, ORDERS + 1, dtype=x.dtype, device=x.device)
+    return (row_sums.sign() * row_sums.abs() ** exponents[:, None]).float()
+
+
+class GramRanges:
+    """The smallest and largest value of every feature, for every predicted class: a statistic that streams and merges.
+
+    The features of all taps stand side by side, F in all. A class that was never predicted has no range: its minimum is
+    infinity and its maximum is minus infinity.
+
+    Args:
+        n_classes: number of classes.
+        tap_sizes: how many features each tap has; they sum to F.
+        device: where the features are.
+
+    Attributes:
+        minimum, maximum: shape (classes, F).
+
+    >>> ranges = GramRanges(n_classes=3, tap_sizes=[2, 1])
+    >>> seen = torch.tensor([[1.0, 5.0, 2.0], [2.0, 4.0, 2.0]])
+    >>> ranges.update(seen, predicted=torch.tensor([0, 0])).maximum[0]
+    tensor([2., 5., 2.])
+    >>> ranges.deviations(torch.tensor([[1.5, 10.0, 1.0]]), predicted=torch.tensor([0]))  # twice 5, half of 2
+    tensor([[1.0000, 0.5000]])
+    """
+
+    def __init__(self, n_classes: int, tap_sizes: Sequence[int], device: torch.device | str = "cpu") -> None:
+        self.tap_sizes = list(tap_sizes)
+        shape = (n_classes, sum(self.tap_sizes))
+        self.minimum = torch.full(shape, torch.inf, device=device)
+        self.maximum = torch.full(shape, -torch.inf, device=device)
+
+    @property
+    def n_classes(self) -> int:
+        """How many classes there are, predicted or not."""
+        return len(self.minimum)
+
+    def update(self, values: Tensor, predicted: Tensor) -> GramRanges:
+        """Widen the ranges by features (n, F) of samples of the predicted classes (n,), and return self."""
+        self._check(values)
+        index = predicted[:, None].expand_as(values)
+        self.minimum = self.minimum.scatter_reduce(0, index, values, "amin")
+        self.maximum = self.maximum.scatter_reduce(0, index, values, "amax")
+        return self
+
+    def __add__(self, other: GramRanges) -> GramRanges:
+        """Merge the ranges of two sets of samples into new ones."""
+        if not isinstance(other, GramRanges):
+            return NotImplemented
+        if (self.n_classes, self.tap_sizes) != (other.n_classes, other.tap_sizes):
+            raise ValueError(f"cannot merge {self} with {other}: they are of different networks")
+        merged = GramRanges(self.n_classes, self.tap_sizes, self.minimum.device)
+        merged.minimum = torch.minimum(self.minimum, other.minimum.to(self.minimum.device))
+        merged.maximum = torch.maximum(self.maximum, other.maximum.to(self.maximum.device))
+        return merged
+
+    def __repr__(self) -> str:
+        return f"GramRanges(n_classes={self.n_classes}, tap_sizes={self.tap_sizes})"
+
+    def check(self) -> GramRanges:
+        """Return self, unless a feature was not finite."""
+        bad = self.minimum.isnan() | (self.minimum == -torch.inf) | (self.maximum == torch.inf)
+        if bool(bad.any()):
+            first = int(bad.any(0).nonzero()[0])
+            tap = int((torch.tensor(self.tap_sizes).cumsum(0) <= first).sum())
+            raise ValueError(
+                f"features of tap {tap} are not finite: the activations there are too large, or not a number"
+            )
+        return self
+
+    def deviations(self, values: Tensor, predicted: Tensor) -> Tensor:
+        """Give how far samples leave the range of their class, relative to its ends, summed over each tap: (n, taps).
+
+        A feature v outside of [min, max] adds (min − v) / |min + 1e-6| or (v − max) / |max + 1e-6|. A class without a
+        range stands in with that of all classes together: wide, but finite.
+
+        Args:
+            values: features, shape (n, F).
+            predicted: the samples' predicted classes, shape (n,).
+        """
+        self._check(values)
+        low, high = self.minimum[predicted], self.maximum[predicted]
+        has_range = low <= high
+        low = torch.where(has_range, low, self.minimum.amin(0))
+        high = torch.where(has_range, high, self.maximum.amax(0))
+        outside = (low - values).relu() / _size(low) + (values - high).relu() / _size(high)
+        return torch.stack([tap.sum(1) for tap in torch.split(outside, self.tap_sizes, dim=1)], dim=1)
+
+    def _check(self, values: Tensor) -> None:
+        if values.ndim != 2 or values.shape[1] != self.minimum.shape[1]:
+            raise ValueError(
+                f"expected features of shape (n, {self.minimum.shape[1]}), got {tuple(values.shape)}: another network's"
+            )
+
+
+def _size(end: Tensor) -> Tensor:
+    """How large the end of a range is; never 0, so that a feature inside adds 0 and not 0/0."""
+    return (end + _MARGIN).abs().clamp_min(torch.finfo(end.dtype).tiny)

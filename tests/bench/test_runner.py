@@ -1,0 +1,259 @@
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import softmax
+from sklearn.metrics import roc_auc_score
+
+from pnml import zoo
+from pnml.bench import record, runner, subject
+from pnml.bench.options import Options
+from pnml.bench.protocol import Cell, paper_plan, plan
+from pnml.bench.results import Result, load_results
+from pnml.bench.runner import run
+from pnml.data import ImageSet, load
+from pnml.detector import FewRowsWarning
+from pnml.methods import View
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from torch import Tensor
+
+DENSENET = "densenet-bc-100"
+
+
+def cells(ood: str = "svhn,isun", method: str = "baseline") -> list[Cell]:
+    return plan(DENSENET, "cifar10", ood.split(","), method.split(","))
+
+
+def outputs(network: zoo.Network, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    with torch.no_grad():
+        embeddings = network.features(network.normalise(torch.from_numpy(images).permute(0, 3, 1, 2)))
+        return embeddings.double().numpy(), network.head(embeddings).double().numpy()
+
+
+def naive_regret(embeddings: np.ndarray, train: np.ndarray, head: torch.nn.Linear) -> np.ndarray:
+    weight, bias = (tensor.detach().double().numpy() for tensor in (head.weight, head.bias))
+    unit, unit_train = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (embeddings, train))
+    p = softmax(unit @ weight.T + bias, axis=1)
+    correlation = unit_train.T @ unit_train
+    inverse = np.linalg.pinv(correlation, rcond=1e-12, hermitian=True)
+    h = np.einsum("ij,jk,ik->i", unit, inverse, unit)
+    outside = np.linalg.norm(unit - unit @ inverse @ correlation, axis=1) > 1e-5
+    t = np.where(outside, 1.0, h / (1 + h))[:, None]
+    return np.asarray(np.log((p / (p + p**t * (1 - p))).sum(axis=1)))
+
+
+def test_numbers_are_those_of_an_explicit_computation(small_world: Path) -> None:
+    (result,) = run(cells("svhn"), Options(out=small_world)).results
+    network = zoo.load("densenet-bc-100_cifar10")
+    sets = [load("cifar10", split="train"), load("cifar10"), load("svhn")]
+    (train, _), (ind, ind_logits), (ood, ood_logits) = (outputs(network, np.asarray(one.images)) for one in sets)
+    labels = [0] * len(ind) + [1] * len(ood)
+    msp = 1 - softmax(np.concatenate([ind_logits, ood_logits]), axis=1).max(axis=1)
+    regret = naive_regret(np.concatenate([ind, ood]), train, network.head)
+    assert result.scores is not None
+    assert result.scores.plus_pnml is not None
+    assert result.scores.method.auroc == pytest.approx(100 * roc_auc_score(labels, msp))
+    assert result.scores.plus_pnml.auroc == pytest.approx(100 * roc_auc_score(labels, regret))
+    assert result.settings["accuracy"] == pytest.approx(100 * np.mean(ind_logits.argmax(1) == sets[1].labels))
+
+
+def test_a_record_says_how_it_came_about(small_world: Path) -> None:
+    with pytest.warns(FewRowsWarning):
+        run(cells("gaussian", "odin"), Options(out=small_world, limit=8, noise_seeds=2, batch_size=4))
+    (path,) = (small_world / "limit-8").iterdir()
+    record_ = json.loads(path.read_text())
+    assert path.name == "densenet-bc-100__cifar10__gaussian__odin.json"
+    assert record_["status"] == "run"
+    assert record_["counts"] == {"train": 8, "ind": 8, "ood": 8}
+    assert record_["seeds"] == [0, 1]
+    assert record_["checkpoint"] == "densenet-bc-100_cifar10"
+    assert record_["command"] == (
+        "pnml bench --model densenet-bc-100 --ind cifar10 --ood gaussian --method odin --device cpu --batch-size 4 "
+        "--noise-seeds 2 --limit 8"
+    )
+    assert record_["device"].startswith("cpu: ")
+    assert record_["versions"]["torch"] == torch.__version__
+    stages = ("load", "train_embedding", "fit", "ind_embedding", "ood_embedding", "method_fit", "score", "regret")
+    assert all(record_["seconds"][stage] > 0 for stage in stages)
+    assert [one["oracle"] for one in record_["settings"]["method"]] == [False, False]
+    assert "8 images" in record_["settings"]["notes"]["ood"]
+    assert "no more images than" in record_["settings"]["notes"]["train"]
+
+
+def test_every_set_goes_through_a_network_once_for_all_methods(
+    small_world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes: Counter[str] = Counter()
+
+    def show(batches: Iterable[Tensor], what: str, count: int) -> Iterable[Tensor]:
+        passes[what] += 1
+        return batches
+
+    monkeypatch.setattr(subject, "_show", show)
+    done = run(cells("svhn,uniform", "all"), Options(out=small_world, limit=20))
+    assert [result.status for result in done.results] == ["run"] * 10
+    twice = {"cifar10 train: fitting", "cifar10 test: embedding", "svhn test: embedding", "uniform test: embedding"}
+    twice |= {"cifar10 train: Gram", "cifar10 test: Gram", "svhn test: Gram", "uniform test: Gram"}
+    once = {"cifar10 test: ODIN", "svhn test: ODIN", "uniform test: ODIN"}
+    assert passes == dict.fromkeys(twice, 2) | dict.fromkeys(once, 1)  # the OECC network is the second one
+    assert done.seconds["regret"] > 0
+
+
+def test_a_killed_run_goes_on_where_it_stopped(small_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted, options = cells("svhn,isun", "baseline,energy"), Options(out=small_world, limit=20)
+    whole = run(wanted, Options(out=small_world / "whole", limit=20)).results
+    measured: list[Cell] = []
+
+    def killed(cell: Cell, *args: object) -> Result:
+        if len(measured) == 3:
+            raise KeyboardInterrupt
+        measured.append(cell)
+        return record.measure(cell, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(runner, "measure", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run(wanted, options)
+    assert {result.key for result in load_results(options.folder)} == {cell.key for cell in wanted[:3]}
+    measured.clear()
+    again = run(wanted, options)
+    assert measured == wanted[3:]
+    assert [result.scores for result in again.results] == [result.scores for result in whole]
+    measured.clear()
+    finished = run(wanted, options)
+    assert (measured, dict(finished.seconds)) == ([], {})
+    assert finished.results == again.results
+
+
+def test_force_runs_finished_cells_again(small_world: Path) -> None:
+    first = run(cells("svhn"), Options(out=small_world, limit=20))
+    assert first.seconds
+    again = run(cells("svhn"), Options(out=small_world, limit=20, force=True))
+    assert again.seconds
+    assert again.results[0].scores == first.results[0].scores
+
+
+def test_absent_sets_are_named_and_tried_again(small_world: Path, tmp_path: Path, made_images: Path) -> None:
+    options = Options(out=small_world, limit=20)
+    without_isun = some_images(made_images, tmp_path / "images", leave_out="iSUN")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PNML_DATA", without_isun)
+        done = run(cells("isun,uniform"), options)
+    assert [result.status for result in done.results] == ["not run", "run"]
+    assert done.results[0].reason == "image set absent: isun"
+    assert [result.status for result in run(cells("isun,uniform"), options).results] == ["run", "run"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PNML_DATA", without_isun)
+        forced = run(cells("isun,uniform"), Options(out=small_world, limit=20, force=True))
+    assert [result.status for result in forced.results] == ["run", "run"]
+
+
+def test_absent_checkpoint_or_training_set(small_world: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    options = Options(out=small_world)
+    wanted = [Cell("resnet-34", "cifar10", "svhn", "gram"), Cell(DENSENET, "cifar100", "svhn", "oecc")]
+    monkeypatch.setenv("PNML_WEIGHTS", str(tmp_path))
+    reasons = [result.reason for result in run(wanted, options).results]
+    assert reasons == [
+        "checkpoint absent: no resnet-34_cifar10 is published",
+        "checkpoint absent: densenet-bc-100-oecc_cifar100.safetensors",
+    ]
+    monkeypatch.setenv("PNML_DATA", str(tmp_path))
+    assert run(wanted[:1], options).results[0].reason == "image set absent: cifar10"
+
+
+def test_broken_weights_are_a_reason_too(small_world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PNML_WEIGHTS", str(tmp_path))
+    (tmp_path / "densenet-bc-100_cifar10.safetensors").write_bytes(b"cut off")
+    (result,) = run(cells("svhn"), Options(out=small_world)).results
+    assert "is not the expected file" in str(result.reason)
+
+
+def test_noise_is_averaged_over_seeds(small_world: Path) -> None:
+    one = run(cells("uniform"), Options(out=small_world, limit=20)).results[0]
+    three = run(cells("uniform"), Options(out=small_world, limit=20, noise_seeds=3))
+    assert three.results[0].seeds == (0, 1, 2)
+    assert three.seconds
+    assert three.results[0].scores != one.scores
+    assert run(cells("uniform"), Options(out=small_world, limit=20, noise_seeds=2)).results == three.results
+
+
+def test_own_checkpoint_and_own_pictures(small_world: Path, made_weights: dict[str, Path], made_images: Path) -> None:
+    mine = made_weights["densenet-bc-100_svhn"]
+    pictures = str(made_images / "iSUN")
+    wanted = plan(DENSENET, "cifar10", [str(made_images / "tiny-imagenet-200")], ["baseline"])
+    (result,) = run(wanted, Options(out=small_world, limit=10, checkpoint=mine)).results
+    assert result.ood == "tiny-imagenet-200"
+    assert str(result.checkpoint).startswith("densenet-bc-100_svhn.safetensors (")
+    assert "--checkpoint densenet-bc-100_svhn.safetensors" in result.command
+    with pytest.raises(ValueError, match="--force to replace it"):
+        run(wanted, Options(out=small_world, limit=10))
+    with pytest.raises(ValueError, match="rename it"):
+        plan(DENSENET, "cifar10", [pictures], ["baseline"])
+
+
+def test_larger_pictures_make_the_others_larger(small_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = set()
+    original = View.__init__
+
+    def watched(self: View, network: zoo.Network, images: ImageSet, **kwargs: Any) -> None:
+        sizes.add(images.images.shape[1:3])
+        original(self, network, images, **kwargs)
+
+    monkeypatch.setattr(View, "__init__", watched)
+    wanted = plan("resnet-18", "imagenet30", ["svhn"], ["baseline"])
+    (result,) = run(wanted, Options(out=small_world, limit=10)).results
+    assert result.status == "run"
+    assert sizes == {(254, 254)}
+    assert result.settings["accuracy"] is None
+
+
+def some_images(made_images: Path, folder: Path, leave_out: str) -> str:
+    """Give a data folder without one of the sets."""
+    folder.mkdir()
+    for path in made_images.iterdir():
+        if path.name != leave_out:
+            (folder / path.name).symlink_to(path)
+    return str(folder)
+
+
+def test_the_papers_plan_runs_what_there_is(
+    small_world: Path, tmp_path: Path, made_images: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PNML_DATA", some_images(made_images, tmp_path / "images", leave_out="imagenet30"))
+    done = run(paper_plan(), Options(out=small_world, limit=10))
+    status = Counter((result.model, result.ind, result.reason) for result in done.results)
+    absent = "checkpoint absent: no {}_{} is published"
+    expected: dict[tuple[str, str, str | None], int] = {}
+    for ind, pairs in (("cifar10", 8), ("cifar100", 8), ("svhn", 9)):
+        expected[DENSENET, ind, None] = 4 * pairs
+        expected["resnet-34", ind, absent.format("resnet-34", ind)] = 3 * pairs
+        expected["resnet-34", ind, absent.format("resnet-34-oecc", ind)] = pairs
+    for ind in ("cifar10", "cifar100"):
+        expected["wideresnet-40-2", ind, absent.format("wideresnet-40-2-energy", ind)] = 8
+    for model in ("resnet-18", "resnet-101"):
+        expected[model, "imagenet30", "image set absent: imagenet30"] = 8
+    assert status == expected
+    assert len(load_results(small_world / "limit-10")) == len(paper_plan()) == 232
+
+
+def test_without_rich_a_pass_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(subject, "find_spec", lambda name: None)
+    assert list(subject._show([torch.zeros(1)], "svhn test: embedding", 1)) == [torch.zeros(1)]
+    assert capsys.readouterr().err == "svhn test: embedding\n"
+
+
+def test_full_precision_is_given_back() -> None:
+    flags = torch.backends.cudnn
+    before = flags.allow_tf32
+    with subject.full_precision():
+        assert not flags.allow_tf32
+        assert not torch.backends.cuda.matmul.allow_tf32
+    assert flags.allow_tf32 == before

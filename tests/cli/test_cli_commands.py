@@ -1,0 +1,223 @@
+"""fit, calibrate, score and inspect on embeddings, against the library called by hand."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import save_file
+
+import pnml.io.embeddings
+from pnml import Correlation, Detector, Subspace
+from pnml.cli._spectrum import draw, effective_rank
+from pnml.cli._tally import Tally
+from pnml.io.embeddings import EmbeddingFile
+from pnml.io.parts import Part
+
+from .cli_files import CLASSES, FEATURES, Files, make_files, number_after, run, succeeds, table_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from pnml.io.chunk import Chunk
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
+    monkeypatch.setattr(pnml.io.embeddings, "CHUNK_BYTES", 8 * FEATURES * 7)  # chunks of seven rows
+    return make_files(tmp_path)
+
+
+@pytest.mark.parametrize("scale", ["paper", "natural"])
+@pytest.mark.parametrize("head_suffix", [".npz", ".safetensors"])
+def test_fit_gives_the_detector_of_all_rows(scale: str, head_suffix: str, files: Files) -> None:
+    save_file({"weight": files.weight, "bias": files.bias}, files / "head.safetensors")
+    head, out = files / f"head{head_suffix}", files / "new folder" / "detector.safetensors"
+    words = ("fit", "--embeddings", files / "train.npy", "--head", head, "--out", out, "--embedding-scale", scale)
+    said = succeeds(*words)
+    found = Detector.load(out)
+    rows = files.train.astype(np.float64)
+    if scale == "paper":
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    np.testing.assert_allclose(found.correlation.matrix, rows.T @ rows, atol=1e-9)
+    assert found.correlation.count == len(rows)
+    assert found.embedding_scale == scale
+    assert (found.weight == files.weight).all()
+    assert f"fitted on 300 rows of {files / 'train.npy'}" in said
+    assert f"rank      5 of {FEATURES}" in said
+    assert f"classes   {CLASSES}" in said
+
+
+def test_fit_without_a_bias_means_zeros(files: Files) -> None:
+    np.savez(files / "bare.npz", weight=files.weight)
+    out = files / "detector.safetensors"
+    succeeds("fit", "--embeddings", files / "train.npy", "--head", files / "bare.npz", "--out", out)
+    assert not Detector.load(out).bias.any()
+
+
+def spy(method: Callable[..., Any], seen: list[int]) -> Callable[..., Any]:
+    def wrapped(self: object, rows: NDArray[Any], **how: Any) -> Any:
+        seen.append(len(rows))
+        return method(self, rows, **how)
+
+    return wrapped
+
+
+def test_reading_is_chunked(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    for owner, name in ((Correlation, "update"), (Detector, "_assess")):
+        monkeypatch.setattr(owner, name, spy(getattr(owner, name), seen))
+    path = files.fitted(calibrated=True)
+    succeeds("score", path, "--embeddings", files / "new.npy", "--out", files / "scores.csv")
+    assert max(seen) == 7
+    assert sum(seen) == len(files.train) + len(files.held) + len(files.new)
+
+
+def test_no_more_than_two_chunks_are_held_at_once(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, plain = files.fitted(), EmbeddingFile.chunks
+    alive: list[int] = []
+
+    def watched(self: EmbeddingFile, start: int = 0) -> Iterator[Chunk]:
+        arrays: list[weakref.ref[Any]] = []
+        for chunk in plain(self, start):
+            arrays.append(weakref.ref(chunk.embeddings))
+            alive.append(sum(array() is not None for array in arrays))
+            yield chunk
+
+    monkeypatch.setattr(EmbeddingFile, "chunks", watched)
+    succeeds("calibrate", path, "--embeddings", files / "held.npy")
+    succeeds("score", path, "--embeddings", files / "new.npy", "--out", files / "scores.csv")
+    files.fitted()
+    assert len(alive) > 60
+    assert max(alive) == 2
+
+
+@pytest.mark.parametrize("leave_one_out", [False, True])
+def test_calibrate_writes_the_threshold_of_all_scores(leave_one_out: bool, files: Files) -> None:  # noqa: FBT001
+    path = files.fitted()
+    rows, name = (files.train, "train.npy") if leave_one_out else (files.held, "held.npy")
+    expected = Detector.load(path).calibrate(rows, false_alarm_rate=0.1, leave_one_out=leave_one_out)
+    words = ["calibrate", path, "--embeddings", files / name, "--false-alarm-rate", "0.1"]
+    said = succeeds(*words, *(["--leave-one-out"] if leave_one_out else []))
+    found = Detector.load(path).threshold
+    assert found is not None
+    assert found.value == pytest.approx(expected.value, rel=1e-6)
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-6)
+    assert (found.source, found.interval) == (expected.source, expected.interval)
+    assert number_after("threshold", said) == pytest.approx(expected.value, rel=1e-4)
+    assert f"set from {len(rows)} {expected.source} samples to flag 10% of" in said
+    assert f"{expected.interval[0]:.1%} to {expected.interval[1]:.1%}" in said
+    assert ("the network was trained on these samples" in said) == leave_one_out
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+@pytest.mark.parametrize("calibrated", [True, False])
+def test_score_writes_what_the_detector_says(suffix: str, calibrated: bool, files: Files) -> None:  # noqa: FBT001
+    path, out = files.fitted(calibrated=calibrated), files / "deep" / f"scores{suffix}"
+    said = succeeds("score", path, "--embeddings", files / "new.npy", "--out", out)
+    table = table_of(out)
+    expected = Detector.load(path)(files.new).to_table()
+    decided = ["p_value", "is_ood"] if calibrated else []
+    assert list(table) == ["id", "prediction", "probability", "regret", *decided]
+    assert table["id"] == list(range(len(files.new)))
+    assert table["prediction"] == expected["prediction"].tolist()
+    for name in ("probability", "regret", *decided):
+        np.testing.assert_allclose(table[name], expected[name], rtol=1e-5, atol=1e-7)
+    assert sorted(file.name for file in out.parent.iterdir()) == [out.name]
+    assert f"scored 100 rows of {files / 'new.npy'} into {out}" in said
+    for word, share in {"least": 0, "median": 0.5, "most": 1}.items():
+        regret = np.quantile(expected["regret"], share, method="inverted_cdf")
+        assert number_after(word, said) == pytest.approx(regret, abs=1e-5, rel=1e-3)
+    assert (f"{expected['is_ood'].sum()} (" if calibrated else "no threshold is set") in said
+
+
+def test_score_keeps_the_ids_of_the_file(files: Files) -> None:
+    names = [f"sample {number}" for number in range(len(files.new))]
+    column = pa.FixedSizeListArray.from_arrays(pa.array(files.new.ravel()), FEATURES)
+    pq.write_table(pa.table({"embedding": column, "id": names}), files / "new.parquet", row_group_size=13)
+    succeeds("score", files.fitted(), "--embeddings", files / "new.parquet", "--out", files / "scores.parquet")
+    assert table_of(files / "scores.parquet")["id"] == names
+
+
+def test_inspect_says_what_the_file_holds(files: Files) -> None:
+    path = files.fitted()
+    said = succeeds("inspect", path)
+    assert "pnml.detector 1, written by pnml" in said
+    assert f"{FEATURES} features to {CLASSES} classes, digest {Detector.load(path).head_digest[:12]}" in said
+    assert "fitted on  300 rows of mean norm" in said
+    assert f"rank       5 of {FEATURES}" in said
+    assert "threshold  none: pnml calibrate sets one" in said
+    assert "█████×××" in said
+    succeeds("calibrate", path, "--embeddings", files / "held.npy")
+    threshold = Detector.load(path).threshold
+    assert threshold is not None
+    assert f"threshold  {threshold.value:.6g} nats" in succeeds("inspect", path)
+
+
+@given(st.lists(st.integers(1, 10), min_size=1, max_size=6))
+def test_effective_rank_counts_equal_directions(counts: list[int]) -> None:
+    assert effective_rank(np.ones(sum(counts))) == pytest.approx(sum(counts))
+    assert effective_rank(np.array([1.0, *np.zeros(sum(counts))])) == pytest.approx(1)
+
+
+@given(
+    exponents=st.lists(st.floats(-9, 0), min_size=1, max_size=40), unseen=st.integers(0, 5), width=st.integers(8, 30)
+)
+def test_the_drawing_falls_from_left_to_right(exponents: list[float], unseen: int, width: int) -> None:
+    values = np.array([10.0**exponent for exponent in sorted(exponents, reverse=True)] + [0.0] * unseen)
+    lines = draw(Subspace(values, np.eye(len(values)), count=1), width)
+    columns = min(width, len(values))
+    bars = [line[10:].ljust(columns) for line in lines[:-2]]
+    heights = [sum(" ▁▂▃▄▅▆▇█".find(bar[column]) for bar in bars) for column in range(columns)]
+    seen = [height for height, mark in zip(heights, bars[-1], strict=True) if mark != "×"]
+    assert seen == sorted(seen, reverse=True)
+    assert seen[0] == 8 * len(bars)
+    assert min(seen) >= 7
+    assert ("×" in bars[-1]) == (bars[-1][-1] == "×")
+
+
+@settings(max_examples=25)
+@given(
+    regret=st.lists(st.floats(0, math.log(3)), min_size=1, max_size=50), share=st.floats(0, 1), cut=st.integers(0, 50)
+)
+def test_quantiles_are_those_of_all_rows(regret: list[float], share: float, cut: int) -> None:
+    tally = Tally(3)
+    for rows in (regret[:cut], [], regret[cut:]):
+        columns: dict[str, NDArray[np.float64]] = {"regret": np.array(rows)} if rows else {}
+        tally.add(Part(dict(columns), []))
+    assert tally.rows == len(regret)
+    expected = sorted(regret)[max(0, math.ceil(share * len(regret)) - 1)]
+    assert tally.quantile(share) == pytest.approx(expected, abs=2e-6)
+
+
+def test_one_class_has_no_regret() -> None:
+    tally = Tally(1)
+    tally.add(Part({"regret": np.zeros(3)}, []))
+    assert tally.quantile(0.5) == 0
+
+
+@pytest.mark.parametrize("command", ["fit", "calibrate", "score", "export", "inspect"])
+def test_help_has_an_example(command: str) -> None:
+    assert f"Example: pnml {command} " in run(command, "--help").stdout
+
+
+def test_help_needs_no_heavy_import() -> None:
+    code = (
+        "import sys\n"
+        "import pnml.cli.calibrate, pnml.cli.export, pnml.cli.fit, pnml.cli.inspect, pnml.cli.score\n"
+        "print({'torch', 'pyarrow', 'PIL', 'sklearn', 'scipy', 'onnx', 'matplotlib'} & set(sys.modules))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "set()\n"

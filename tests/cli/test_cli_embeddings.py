@@ -1,0 +1,228 @@
+"""Reading embeddings and heads: every format gives the rows that went in, in pieces."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import save_file
+from safetensors.torch import save_file as save_tensors
+
+import pnml.io.embeddings
+from pnml.io.embeddings import open_embeddings
+from pnml.io.head import read_head
+from pnml.io.numpy_files import open_npy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+Rows = np.ndarray[Any, Any]
+
+
+def npz(path: Path, rows: Rows, ids: list[str]) -> None:
+    np.savez(path, embedding=rows, id=np.array(ids))
+
+
+def compressed(path: Path, rows: Rows, ids: list[str]) -> None:
+    np.savez_compressed(path, id=np.array(ids), anything=rows)
+
+
+def fixed_lists(path: Path, rows: Rows, ids: list[str]) -> None:
+    column = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1])
+    pq.write_table(pa.table({"id": ids, "embedding": column}), path, row_group_size=7)
+
+
+def lists(path: Path, rows: Rows, ids: list[str]) -> None:
+    pq.write_table(pa.table({"embedding": pa.array(rows.tolist()), "id": ids}), path, row_group_size=4)
+
+
+def wide(path: Path, rows: Rows, ids: list[str]) -> None:
+    columns = {f"f{number}": column for number, column in enumerate(rows.T)}
+    pq.write_table(pa.table({"label": list(range(len(rows))), **columns, "id": ids}), path, row_group_size=5)
+
+
+WRITERS: dict[str, tuple[str, Callable[[Path, Rows, list[str]], None]]] = {
+    "npz": (".npz", npz),
+    "compressed npz": (".npz", compressed),
+    "fixed-size lists": (".parquet", fixed_lists),
+    "lists": (".parquet", lists),
+    "wide": (".parquet", wide),
+}
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(count=st.integers(1, 23), size=st.integers(1, 9), share=st.floats(0, 0.999))
+def test_rows_come_back_in_pieces(tmp_path: Path, kind: str, count: int, size: int, share: float) -> None:
+    suffix, write = WRITERS[kind]
+    path = tmp_path / f"rows{suffix}"
+    rows = np.random.default_rng(count).normal(size=(count, 3)).astype("f" if count % 2 else "d")
+    ids = [f"row {number}" for number in range(count)]
+    write(path, rows, ids)
+    stored = open_embeddings(path).stored
+    assert (stored.count, stored.width) == (count, 3)
+    start = int(share * count)
+    pieces = list(stored.read(start, size))
+    assert [len(piece) for _, piece in pieces] == [min(size, count - first) for first in range(start, count, size)]
+    assert np.concatenate([piece for _, piece in pieces]).tolist() == rows[start:].tolist()
+    assert [name for names, _ in pieces if names is not None for name in names] == ids[start:]
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("kind", ["<f4", ">f8", "<f2", "u1"])
+def test_npy_of_any_layout(order: Any, kind: str, tmp_path: Path) -> None:
+    rows = np.asarray(np.arange(12).reshape(4, 3), dtype=kind, order=order)
+    np.save(tmp_path / "rows.npy", rows)
+    pieces = list(open_npy(tmp_path / "rows.npy").read(1, 2))
+    assert [names for names, _ in pieces] == [None, None]
+    assert [piece.tolist() for _, piece in pieces] == [rows[1:3].tolist(), rows[3:].tolist()]
+    assert all(piece.dtype.isnative for _, piece in pieces)
+
+
+def test_chunks_are_bounded_and_say_where_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pnml.io.embeddings, "CHUNK_BYTES", 8 * 3 * 4)
+    np.save(tmp_path / "rows.npy", np.arange(30.0).reshape(10, 3))
+    samples = open_embeddings(tmp_path / "rows.npy")
+    chunks = list(samples.chunks(start=5))
+    assert [(chunk.stop, chunk.ids.tolist()) for chunk in chunks] == [(9, [5, 6, 7, 8]), (10, [9])]
+    assert all((chunk.positions == chunk.ids).all() for chunk in chunks)
+    assert chunks[1].embeddings.tolist() == [[27, 28, 29]]
+
+
+@pytest.mark.parametrize(("ids", "expected"), [([7, 8], [7, 8]), (["a", "b"], ["a", "b"]), ([b"x", b"y"], ["x", "y"])])
+def test_ids_are_whole_numbers_or_text(ids: list[Any], expected: list[Any], tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": [1.0, 2.0], "id": ids}), tmp_path / "rows.parquet")
+    (chunk,) = open_embeddings(tmp_path / "rows.parquet").chunks()
+    assert chunk.ids.tolist() == expected
+
+
+def test_numbers_named_id_are_no_feature(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [0.5, 1.5], "x": [1.0, 2.0]}), tmp_path / "rows.parquet")
+    (chunk,) = open_embeddings(tmp_path / "rows.parquet").chunks()
+    assert chunk.embeddings.tolist() == [[1.0], [2.0]]
+    assert chunk.ids.tolist() == ["0.5", "1.5"]
+
+
+def parquet(**columns: Any) -> Callable[[Path], None]:
+    return lambda path: pq.write_table(pa.table(columns), path)
+
+
+def npz_of(**arrays: Any) -> Callable[[Path], None]:
+    return lambda path: np.savez(path, **arrays)
+
+
+def npy_of(rows: NDArray[Any]) -> Callable[[Path], None]:
+    return lambda path: np.save(path, rows, allow_pickle=True)
+
+
+def truncated(write: Callable[[Path], None], share: float) -> Callable[[Path], None]:
+    def make(path: Path) -> None:
+        write(path)
+        content = path.read_bytes()
+        path.write_bytes(content[: int(len(content) * share)])
+
+    return make
+
+
+def spoiled_npz(path: Path) -> None:
+    np.savez_compressed(path, embedding=np.random.default_rng(0).normal(size=(1000, 3)))
+    content = bytearray(path.read_bytes())
+    content[4000:4100] = bytes(100)
+    path.write_bytes(content)
+
+
+def short_npz(path: Path) -> None:
+    """Write an archive whose array says it has more rows than there are."""
+    np.save(path.with_suffix(".npy"), np.zeros((100, 3)))
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("embedding.npy", path.with_suffix(".npy").read_bytes()[:1000])
+
+
+def garbage(path: Path) -> None:
+    path.write_bytes(b"not what it says it is" * 10)
+
+
+two = np.zeros((2, 3))
+BAD: list[tuple[str, Callable[[Path], None], str]] = [
+    ("rows.txt", garbage, "expected one of .npy, .npz, .parquet"),
+    ("rows.npy", garbage, "no whole .npy file"),
+    ("rows.npy", Path.touch, "no whole .npy file"),
+    ("rows.npy", truncated(npy_of(two), 0.9), "no whole .npy file"),
+    ("rows.npy", npy_of(np.zeros(3)), r"float64 of shape \(3,\): expected numbers of shape \(rows, features\)"),
+    ("rows.npy", npy_of(np.array([["a"]])), "expected numbers"),
+    ("rows.npy", npy_of(np.array([[None]])), "no whole .npy file"),
+    ("rows.npy", npy_of(np.zeros((0, 3))), "is empty: 0 rows of 3 features"),
+    ("rows.npy", npy_of(np.zeros((3, 0))), "is empty: 3 rows of 0 features"),
+    ("rows.npz", garbage, "no whole .npz file"),
+    ("rows.npz", truncated(npz_of(embedding=two), 0.7), "no whole .npz file"),
+    ("rows.npz", spoiled_npz, "no whole .npz file"),
+    ("rows.npz", short_npz, "no whole .npz file.*ends before row 100"),
+    ("rows.npz", npz_of(train=two, test=two), r"the arrays \['train', 'test'\]: name the one to use 'embedding'"),
+    ("rows.npz", npz_of(embedding=two, id=np.arange(3)), r"'id' in .* has shape \(3,\).*2 rows"),
+    ("rows.npz", npz_of(embedding=np.asfortranarray(np.zeros((3, 2)))), "column by column: .*ascontiguousarray"),
+    ("rows.npz", npz_of(embedding=two, id=np.array(["a", None])), "holds Python objects"),
+    ("rows.parquet", garbage, "no whole parquet file"),
+    ("rows.parquet", truncated(parquet(x=[1.0]), 0.5), "no whole parquet file"),
+    ("rows.parquet", parquet(name=["a"]), r"neither a list column 'embedding' nor .* only name \(string\)"),
+    ("rows.parquet", parquet(embedding=[1.0]), "'embedding' in .* is double: expected a list"),
+    ("rows.parquet", parquet(embedding=[[1.0, 2.0], [1.0]]), "row 1 of .* has 1 features where row 0 has 2"),
+    ("rows.parquet", parquet(embedding=[[1.0, 2.0], None]), "row 1 of .* has 0 features where row 0 has 2"),
+    ("rows.parquet", parquet(embedding=pa.array([], pa.list_(pa.float32()))), "is empty: 0 rows"),
+    ("rows.parquet", parquet(x=[1.0, 2.0], id=["a", None]), "row 1, counted from 0, has no id"),
+]
+
+
+@pytest.mark.parametrize(("name", "write", "message"), BAD)
+def test_bad_files_are_named_with_what_is_wrong(
+    name: str, write: Callable[[Path], None], message: str, tmp_path: Path
+) -> None:
+    write(tmp_path / name)
+    with pytest.raises(ValueError, match=message):
+        list(open_embeddings(tmp_path / name).chunks())
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+@pytest.mark.parametrize("biased", [True, False])
+def test_heads_come_back(suffix: str, biased: bool, tmp_path: Path) -> None:  # noqa: FBT001
+    arrays = {"weight": np.arange(6.0).reshape(2, 3)} | ({"bias": np.array([1.0, 2.0])} if biased else {})
+    path = tmp_path / f"head{suffix}"
+    if suffix == ".npz":
+        np.savez(path, **arrays)
+    else:
+        save_file(arrays, path)
+    weight, bias = read_head(path)
+    assert weight.tolist() == arrays["weight"].tolist()
+    assert (None if bias is None else bias.tolist()) == ([1.0, 2.0] if biased else None)
+
+
+BAD_HEADS: list[tuple[str, Callable[[Path], None], str]] = [
+    ("head.pt", garbage, "expected .npz or .safetensors"),
+    ("head.npz", garbage, "no whole .npz file"),
+    ("head.npz", npz_of(weight=np.array([None])), "no whole .npz file of numbers"),
+    ("head.npz", npz_of(kernel=two, offset=two), "holds kernel, offset: expected the last layer's 'weight'"),
+    ("head.safetensors", garbage, "no whole safetensors file"),
+    (
+        "head.safetensors",
+        lambda path: save_tensors({"weight": torch.zeros(2, 3, dtype=torch.bfloat16)}, path),
+        "write them as float32",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "write", "message"), BAD_HEADS)
+def test_bad_heads_are_named_with_what_is_wrong(
+    name: str, write: Callable[[Path], None], message: str, tmp_path: Path
+) -> None:
+    write(tmp_path / name)
+    with pytest.raises(ValueError, match=message):
+        read_head(tmp_path / name)

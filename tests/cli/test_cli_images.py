@@ -1,0 +1,197 @@
+"""fit, calibrate and score on images and a model, in folders and in parquet files."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+
+from pnml import Detector, guard
+from pnml.io.preparation import Preparation
+
+from .cli_files import (
+    MEAN,
+    MODEL,
+    PREPARED,
+    SIDE,
+    STD,
+    fails,
+    fitted_on_images,
+    network,
+    pixels_of,
+    prepared,
+    run,
+    stop_after,
+    succeeds,
+    table_of,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def write_parquet(path: Path, pictures: list[bytes], *, struct: bool, ids: list[str] | None = None) -> None:
+    column: list[Any] = [{"bytes": content, "path": None} for content in pictures] if struct else [*pictures]
+    pq.write_table(pa.table({"image": column} | ({"id": ids} if ids else {})), path, row_group_size=6)
+
+
+def test_fit_calibrate_and_score_agree_with_the_guard(folder: Path) -> None:
+    path = fitted_on_images(folder)
+    guarded = guard(network()).fit([prepared(pixels_of(folder / "train"))], progress=False)
+    expected = guarded.fitted()
+    found = Detector.load(path)
+    np.testing.assert_allclose(found.correlation.matrix, expected.correlation.matrix, rtol=1e-5, atol=1e-5)
+    succeeds("calibrate", path, *MODEL, "--images", "held", *PREPARED, "--false-alarm-rate", "0.1")
+    threshold = guarded.calibrate([prepared(pixels_of(folder / "held"))], false_alarm_rate=0.1, progress=False)
+    found = Detector.load(path)
+    assert found.threshold is not None
+    assert found.threshold.value == pytest.approx(threshold.value, rel=1e-3)
+    succeeds("score", path, *MODEL, "--images", "new", *PREPARED, "--batch-size", "8", "--out", "scores.csv")
+    table = table_of(folder / "scores.csv")
+    result = guarded(prepared(pixels_of(folder / "new")))
+    assert table["id"] == [f"{number:04d}.png" for number in range(20)]
+    assert table["prediction"] == result.prediction.tolist()
+    np.testing.assert_allclose(table["probability"], result.probabilities.max(dim=1).values, rtol=1e-4)
+    np.testing.assert_allclose(table["regret"], result.regret, rtol=1e-3)
+
+
+@pytest.mark.parametrize("struct", [True, False])
+def test_a_parquet_of_images_gives_what_the_folder_gives(struct: bool, folder: Path) -> None:  # noqa: FBT001
+    path = fitted_on_images(folder)
+    words = ("score", path, *MODEL, *PREPARED, "--batch-size", "8")
+    succeeds(*words, "--images", "new", "--out", "folder.csv")
+    names = sorted(file.name for file in (folder / "new").iterdir())
+    pictures = [(folder / "new" / name).read_bytes() for name in names]
+    write_parquet(folder / "new.parquet", pictures, struct=struct, ids=names)
+    succeeds(*words, "--images", "new.parquet", "--out", "parquet.csv")
+    assert table_of(folder / "parquet.csv") == table_of(folder / "folder.csv")
+    write_parquet(folder / "new.parquet", pictures, struct=struct)
+    succeeds(*words, "--images", "new.parquet", "--out", "numbered.csv")
+    assert table_of(folder / "numbered.csv")["id"] == list(range(20))
+
+
+def test_images_are_read_in_batches(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    plain = Preparation.decode
+
+    def decode(self: Preparation, encoded: Any, *, strict: bool) -> Any:
+        sizes.append(len(encoded))
+        return plain(self, encoded, strict=strict)
+
+    monkeypatch.setattr(Preparation, "decode", decode)
+    fitted_on_images(folder)
+    assert sizes == [32] * 6 + [8]
+
+
+def spoil(folder: Path, *numbers: int) -> list[str]:
+    for number in numbers:
+        (folder / f"{number:04d}.png").write_bytes(b"no picture")
+    return [f"{number:04d}.png" for number in numbers]
+
+
+def test_images_that_do_not_decode_are_skipped_and_listed(folder: Path) -> None:
+    path = fitted_on_images(folder)
+    bad = spoil(folder / "new", 0, 1, 2, 3, 9)  # the first batch of four has no picture left
+    words = ("score", path, *MODEL, *PREPARED, "--images", "new", "--batch-size", "4", "--out", "scores.csv")
+    result = run(*words)
+    assert result.exit_code == 0
+    assert "5 of 20 images do not decode and were skipped" in result.stderr
+    assert all(name in result.stderr for name in bad)
+    assert "scored 15 rows" in result.stdout
+    assert table_of(folder / "scores.csv")["id"] == [
+        f"{number:04d}.png" for number in range(20) if number not in {0, 1, 2, 3, 9}
+    ]
+    assert "0000.png does not decode" in fails(*words, "--strict")
+    for command in (["fit", "--out", "other.safetensors"], ["calibrate", path]):
+        spoil(folder / "held", 3)
+        said = run(*command, *MODEL, *PREPARED, "--images", "held")
+        assert said.exit_code == 0, said.output
+        assert "1 of 50 images do not decode and were skipped:\n  0003.png" in said.stderr
+
+
+def test_images_skipped_before_a_kill_are_still_listed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = fitted_on_images(folder)
+    bad = spoil(folder / "new", 2, 18)
+    words = ("score", path, *MODEL, *PREPARED, "--images", "new", "--batch-size", "1", "--out", "scores.csv")
+    with monkeypatch.context() as patch:
+        stop_after(1, patch, OSError("pulled the plug"))
+        assert "pulled the plug" in fails(*words)
+    result = run(*words)
+    assert "going on at row 16 of 20" in result.stderr
+    assert "2 of 20 images do not decode and were skipped:\n  0002.png\n  0018.png" in result.stderr
+    names = sorted(file.name for file in (folder / "new").iterdir())
+    assert table_of(folder / "scores.csv")["id"] == [name for name in names if name not in bad]
+
+
+@pytest.mark.parametrize("change", ["--strict", "--size=4", "--mean=0.5"])
+def test_a_run_does_not_go_on_with_other_options(change: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("score", fitted_on_images(folder), *MODEL, "--images", "new", "--batch-size", "1", "--out", "scores.csv")
+    with monkeypatch.context() as patch:
+        stop_after(1, patch, OSError("pulled the plug"))
+        fails(*words)
+    assert "holds the beginning of another run" in fails(*words, change)
+    (folder / "new" / "0020.png").write_bytes((folder / "new" / "0000.png").read_bytes())
+    assert "the input has changed since" in fails(*words)
+
+
+def test_an_empty_parquet_is_refused(folder: Path) -> None:
+    pq.write_table(pa.table({"image": pa.array([], pa.binary())}), folder / "none.parquet")
+    words = ("fit", *MODEL, "--images", "none.parquet", "--out", "other.safetensors")
+    assert "none.parquet is empty: no images to read" in fails(*words)
+
+
+def test_nothing_but_broken_images_is_an_error(folder: Path) -> None:
+    path = fitted_on_images(folder)
+    spoil(folder / "new", *range(20))
+    for words in (
+        ["fit", "--out", "other.safetensors"],
+        ["calibrate", path],
+        ["score", path, "--out", "scores.parquet"],
+        ["score", path, "--out", "scores.csv"],
+    ):
+        assert "none of the 20 images of new decodes" in fails(*words, *MODEL, *PREPARED, "--images", "new")
+    assert not (folder / "scores.parquet").exists()
+    assert not (folder / "other.safetensors").exists()
+
+
+def test_empty_cells_of_a_parquet_are_skipped(folder: Path) -> None:
+    picture = (folder / "new" / "0000.png").read_bytes()
+    write_parquet(folder / "new.parquet", [picture, b"", picture], struct=False)
+    result = run("score", fitted_on_images(folder), *MODEL, "--images", "new.parquet", "--out", "scores.csv")
+    assert "1 of 3 images" in result.stderr
+    assert table_of(folder / "scores.csv")["id"] == [0, 2]
+
+
+def test_an_image_the_model_makes_no_number_of_is_named(folder: Path) -> None:
+    weights = network().state_dict()
+    weights["1.weight"][0, 0] = float("nan")
+    save_file(weights, folder / "broken.safetensors")
+    words = ("fit", "--model", "made_here:create", "--weights", "broken.safetensors", "--images", "train")
+    said = fails(*words, "--out", "other.safetensors")
+    assert "row 0 of train, counted from 0 (id 0000.png), holds nan in column 0" in said
+
+
+def test_images_are_resized_as_pillow_does_it(folder: Path) -> None:
+    big = Image.fromarray(np.random.default_rng(3).integers(0, 256, (9, 7, 3), dtype=np.uint8))
+    stream = io.BytesIO()
+    big.save(stream, "PNG")
+    preparation = Preparation(SIDE, MEAN, STD)
+    (image,) = preparation.decode([stream.getvalue()], strict=True)
+    assert image is not None
+    expected = np.asarray(big.resize((SIDE, SIDE), Image.Resampling.BILINEAR))
+    torch.testing.assert_close(preparation.batch([image]), prepared(expected[None]))
+
+
+def test_images_of_different_sizes_need_a_size(folder: Path) -> None:
+    Image.new("L", (6, 5)).save(folder / "new" / "odd.png")
+    path = fitted_on_images(folder)
+    words = ("score", path, *MODEL, "--images", "new", "--out", "scores.csv")
+    assert "images of shapes (3, 4, 4) and (3, 5, 6) do not go into one batch: give --size" in fails(*words)
+    succeeds(*words, "--size", SIDE, "--restart")

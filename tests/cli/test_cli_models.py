@@ -1,0 +1,167 @@
+"""Models named on the command line: factories, transforms, weights and heads, good and bad."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from pnml import Detector, guard
+from pnml.io.model import load_model
+
+from .cli_files import MODEL, MODULE, fails, fitted_on_images, network, pixels_of, succeeds, table_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+TRANSFORMED = (
+    MODULE
+    + """
+import numpy as np, torch
+
+def half(picture):
+    return torch.from_numpy(np.asarray(picture).transpose(2, 0, 1) / 510).float()
+
+def with_transform():
+    return create(), half
+
+def with_bad_transform():
+    return create(), lambda picture: picture
+
+def in_double_precision():
+    return create().double()
+
+class Compiled(torch.nn.Module):  # as torch.compile wraps a model, without its seconds of start
+    def __init__(self):
+        super().__init__()
+        self._orig_mod = create()
+
+def no_model():
+    return 3
+
+def breaks():
+    raise KeyError("no such layer")
+
+class TwoOutputs(torch.nn.Module):
+    def forward(self, x):
+        return x, x
+
+class NoHead(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = torch.nn.Linear(48, 3)
+
+    def forward(self, x):
+        return 2 * self.fc(x.flatten(1))
+
+number = 3
+"""
+)
+
+
+@pytest.fixture
+def transformed(folder: Path) -> Path:
+    (folder / "made_with_transform.py").write_text(TRANSFORMED)
+    return folder
+
+
+def test_a_factory_may_bring_its_transform(transformed: Path) -> None:
+    model = ("--model", "made_with_transform:with_transform", "--weights", "model.safetensors")
+    words = ("fit", *model, "--images", "train", "--out", "own.safetensors")
+    succeeds(*words)
+    halves = torch.from_numpy(pixels_of(transformed / "train").transpose(0, 3, 1, 2) / 510).float()
+    expected = guard(network()).fit([halves], progress=False).fitted()
+    found = Detector.load(transformed / "own.safetensors")
+    np.testing.assert_allclose(found.correlation.matrix, expected.correlation.matrix, rtol=1e-5, atol=1e-5)
+    assert "brings its own transform: leave --size, --mean and --std out" in fails(*words, "--size", 4)
+
+
+@pytest.mark.parametrize("factory", ["in_double_precision", "Compiled"])
+def test_models_of_other_kinds(factory: str, transformed: Path) -> None:
+    words = ("--model", f"made_with_transform:{factory}", "--weights", "model.safetensors", "--images", "train")
+    succeeds("fit", *words, "--out", "detector.safetensors")
+    succeeds("score", "detector.safetensors", *words, "--out", "scores.csv")
+    assert len(table_of(transformed / "scores.csv")["id"]) == 200
+
+
+def test_weights_may_be_the_factorys_own(transformed: Path) -> None:
+    model, transform = load_model("torch.nn:Identity", None)
+    assert transform is None
+    assert isinstance(model, nn.Identity)
+
+
+BAD_MODELS = [
+    ("made_with_transform", "names no factory: expected package.module:factory"),
+    ("nowhere_to_be_found:create", "No module named 'nowhere_to_be_found'. Install the package, or run in the folder"),
+    ("made_with_transform:nothing", "has no function 'nothing'"),
+    ("made_with_transform:number", "has no function 'number'"),
+    ("made_with_transform:no_model", "returned int: expected an nn.Module, or an (nn.Module, transform) pair"),
+    ("made_with_transform:breaks", "failed with KeyError: 'no such layer'"),
+    ("made_with_transform:with_bad_transform", "transform returned Image: expected a tensor"),
+    ("made_with_transform:TwoOutputs", "the model fails on a batch of shape (128, 3, 4, 4): the model returned tuple"),
+    ("made_with_transform:NoHead", "On the command line: pnml fit --head-layer NAME"),
+]
+
+
+@pytest.mark.parametrize(("model", "message"), BAD_MODELS)
+def test_bad_models_are_named_with_what_is_wrong(model: str, message: str, transformed: Path) -> None:
+    assert message in fails("fit", "--model", model, "--images", "train", "--out", "other.safetensors")
+    assert not (transformed / "other.safetensors").exists()
+
+
+def test_the_head_can_be_named(transformed: Path) -> None:
+    torch.manual_seed(0)
+    layer = nn.Linear(48, 3)
+    save_file({f"fc.{name}": value for name, value in layer.state_dict().items()}, transformed / "fc.safetensors")
+    model = ("--model", "made_with_transform:NoHead", "--weights", "fc.safetensors")
+    words = ("fit", *model, "--images", "train", "--out", "detector.safetensors")
+    assert "fitted on 200 rows" in succeeds(*words, "--head-layer", "fc")
+    succeeds("score", "detector.safetensors", *model, "--images", "new", "--out", "scores.csv")
+    images = torch.from_numpy(pixels_of(transformed / "new").transpose(0, 3, 1, 2).reshape(20, -1) / 255).float()
+    own = (2 * layer(images)).softmax(dim=1).max(dim=1).values.detach()  # after the head, the model doubles
+    np.testing.assert_allclose(table_of(transformed / "scores.csv")["probability"], own, rtol=1e-4)
+    assert "head 'other' is no nn.Linear of the model" in fails(*words, "--head-layer", "other")
+
+
+def test_images_of_the_wrong_size_are_the_models_complaint(folder: Path) -> None:
+    said = fails("fit", *MODEL, "--images", "train", "--size", 5, "--out", "other.safetensors")
+    assert "the model fails on a batch of shape (128, 3, 5, 5): mat1 and mat2" in said
+
+
+def test_a_detector_of_another_head_is_refused(folder: Path) -> None:
+    path = fitted_on_images(folder)
+    before = path.read_bytes()
+    state = network().state_dict()
+    state["3.weight"] += 1
+    save_file(state, folder / "other.safetensors")
+    model = ("--model", "made_here:create", "--weights", "other.safetensors", "--images", "new")
+    for words in (["calibrate", path], ["score", path, "--out", "scores.csv"]):
+        assert "was fitted for another last layer" in fails(*words, *model)
+    assert path.read_bytes() == before
+    assert not (folder / "scores.csv.parts").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda state: state.pop("1.weight"), "1 tensors are missing (1.weight)"),
+        (lambda state: state.update(extra=torch.zeros(1)), "1 tensors are not the model's (extra)"),
+        (lambda state: state.update({"1.bias": torch.zeros(2)}), "does not fit the model: Error"),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused(change: Any, message: str, folder: Path) -> None:
+    state = network().state_dict()
+    change(state)
+    save_file(state, folder / "model.safetensors")
+    assert message in fails("fit", *MODEL, "--images", "train", "--out", "other.safetensors")
+
+
+def test_weights_that_are_no_weights_are_refused(folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes(b"garbage" * 9)
+    said = fails("fit", *MODEL, "--images", "train", "--out", "other.safetensors")
+    assert "model.safetensors is no whole safetensors file" in said

@@ -1,0 +1,275 @@
+"""Scoring goes on where it was stopped: killed, out of disk, or while the parts were being joined."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import pnml.io.embeddings
+from pnml import Detector
+from pnml.io.parts import Part, Parts
+
+from .cli_files import FEATURES, Files, fails, make_files, run, stop_after, succeeds, table_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CHUNK_ROWS = 7
+PART_ROWS = 16 * CHUNK_ROWS
+
+SLOWLY = """
+import sys, time
+import pnml.io.embeddings as embeddings
+from pnml.cli.score import score
+import typer
+
+embeddings.CHUNK_BYTES = {chunk_bytes}
+plain = embeddings.EmbeddingFile.chunks
+
+def slow(self, start=0):
+    for chunk in plain(self, start):
+        time.sleep({pause})
+        yield chunk
+
+embeddings.EmbeddingFile.chunks = slow
+app = typer.Typer()
+app.command()(score)
+app()
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
+    monkeypatch.setattr(pnml.io.embeddings, "CHUNK_BYTES", 8 * FEATURES * CHUNK_ROWS)
+    files = make_files(tmp_path)
+    np.save(files / "many.npy", np.random.default_rng(1).normal(size=(1000, FEATURES)).astype(np.float32))
+    return files
+
+
+def start(files: Files, out: Path, pause: float) -> subprocess.Popen[str]:
+    code = SLOWLY.format(chunk_bytes=8 * FEATURES * CHUNK_ROWS, pause=pause)
+    words = [files / "detector.safetensors", "--embeddings", files / "many.npy", "--out", out]
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, words)], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+def test_a_killed_run_goes_on_without_losing_or_doubling_a_row(files: Files) -> None:
+    detector, out, parts = files.fitted(calibrated=True), files / "scores.csv", files / "scores.csv.parts"
+    for wanted in (1, 4):
+        process = start(files, out, pause=0.005)
+        while len(list(parts.glob("*.npz"))) < wanted:
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.001)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+        assert not out.exists()
+    done = max(int(file.stem.split("-")[1]) for file in parts.glob("*.npz"))
+    assert 4 * PART_ROWS <= done < 1000
+    process = start(files, out, pause=0)
+    _, said = process.communicate()
+    assert process.returncode == 0, said
+    assert f"going on at row {done} of 1,000" in said
+    assert not parts.exists()
+    table = table_of(out)
+    assert table["id"] == list(range(1000))
+    succeeds("score", detector, "--embeddings", files / "many.npy", "--out", files / "whole.csv")
+    assert table == table_of(files / "whole.csv")
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+
+
+def test_a_full_disk_leaves_whole_parts_and_the_run_goes_on(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    detector, out = files.fitted(), files / "out" / "scores.csv"
+    words = ("score", detector, "--embeddings", files / "many.npy", "--out", out)
+    with monkeypatch.context() as patch:
+        stop_after(2, patch, OSError(errno.ENOSPC, "No space left on device"))
+        assert "the disk is full" in fails(*words)
+    left = ["000000000000-000000000112.npz", "000000000112-000000000224.npz", "manifest.json"]
+    assert files_in(out.parent) == ["scores.csv.parts", *(f"scores.csv.parts/{name}" for name in left)]
+    rows: list[int] = []
+    monkeypatch.setattr(Detector, "__call__", counted(Detector.__call__, rows))
+    succeeds(*words)
+    assert sum(rows) == 1000 - 2 * PART_ROWS
+    assert table_of(out)["id"] == list(range(1000))
+
+
+def counted(method: Callable[..., Any], rows: list[int]) -> Callable[..., Any]:
+    def call(self: Detector, embeddings: Any) -> Any:
+        rows.append(len(embeddings))
+        return method(self, embeddings)
+
+    return call
+
+
+def test_a_disk_full_while_joining_leaves_no_half_table(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    detector, out = files.fitted(), files / "out" / "scores.parquet"
+    words = ("score", detector, "--embeddings", files / "many.npy", "--out", out)
+    plain = pq.ParquetWriter.write_table
+    tables = iter(range(1000))
+
+    def write_table(self: Any, table: Any) -> None:
+        if next(tables) == 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        plain(self, table)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pq.ParquetWriter, "write_table", write_table)
+        assert "the disk is full" in fails(*words)
+    assert {Path(name).suffix for name in files_in(out.parent)} == {".parts", ".npz", ".json"}
+    monkeypatch.setattr(Detector, "__call__", None)  # nothing is left to score
+    result = run(*words)
+    assert "going on at row 1,000 of 1,000" in result.stderr
+    assert table_of(out)["id"] == list(range(1000))
+    assert files_in(out.parent) == ["scores.parquet"]
+
+
+@pytest.fixture
+def stopped(files: Files, monkeypatch: pytest.MonkeyPatch) -> tuple[Files, tuple[object, ...]]:
+    """A run stopped after two parts, and its command."""
+    words = ("score", files.fitted(), "--embeddings", files / "many.npy", "--out", files / "scores.csv")
+    with monkeypatch.context() as patch:
+        stop_after(2, patch, OSError("pulled the plug"))
+        assert "pulled the plug" in fails(*words)
+    return files, words
+
+
+Stopped = tuple[Files, tuple[object, ...]]
+
+
+def touch_input(files: Files) -> None:
+    os.utime(files / "many.npy", (1, 1))
+
+
+def shorten_input(files: Files) -> None:
+    np.save(files / "many.npy", np.load(files / "many.npy")[:500])
+
+
+def calibrate_detector(files: Files) -> None:
+    succeeds("calibrate", files / "detector.safetensors", "--embeddings", files / "held.npy")
+
+
+@pytest.mark.parametrize(
+    ("change", "what"), [(touch_input, "input"), (shorten_input, "input"), (calibrate_detector, "detector")]
+)
+def test_a_change_in_between_is_refused(change: Callable[[Files], None], what: str, stopped: Stopped) -> None:
+    files, words = stopped
+    change(files)
+    before = files_in(files.folder)
+    assert f"the {what} has changed since. Put it back to go on, or start over with --restart" in fails(*words)
+    assert files_in(files.folder) == before
+    succeeds(*words, "--restart")
+    rows = np.load(files / "many.npy")
+    regret = Detector.load(files / "detector.safetensors").score(rows)
+    np.testing.assert_allclose(table_of(files / "scores.csv")["regret"], regret, rtol=1e-5)
+
+
+def test_leftovers_of_a_killed_writer_are_no_parts(stopped: Stopped) -> None:
+    files, words = stopped
+    (files / "scores.csv.parts" / ".000000000224-000000000336.npz.1.partial").write_bytes(b"half")
+    succeeds(*words)
+    assert table_of(files / "scores.csv")["id"] == list(range(1000))
+    assert not (files / "scores.csv.parts").exists()
+
+
+def lose_a_part(folder: Path) -> None:
+    (folder / "000000000000-000000000112.npz").unlink()
+
+
+def empty_a_part(folder: Path) -> None:
+    (folder / "000000000112-000000000224.npz").write_bytes(b"")
+
+
+def cut_a_part(folder: Path) -> None:
+    path = folder / "000000000112-000000000224.npz"
+    path.write_bytes(path.read_bytes()[:300])
+
+
+def spoil_a_part(folder: Path) -> None:
+    path = folder / "000000000112-000000000224.npz"
+    content = bytearray(path.read_bytes())
+    content[200:400] = bytes(200)
+    path.write_bytes(content)
+
+
+def spoil_the_manifest(folder: Path) -> None:
+    (folder / "manifest.json").write_text("{")
+
+
+def replace_the_manifest(folder: Path) -> None:
+    (folder / "manifest.json").write_text("[]")
+
+
+@pytest.mark.parametrize(
+    "damage", [lose_a_part, empty_a_part, cut_a_part, spoil_a_part, spoil_the_manifest, replace_the_manifest]
+)
+def test_damage_is_noticed(damage: Callable[[Path], None], stopped: Stopped) -> None:
+    files, words = stopped
+    damage(files / "scores.csv.parts")
+    said = fails(*words)
+    assert "damaged" in said
+    assert "start over with --restart" in said
+    assert not (files / "scores.csv").exists()
+    succeeds(*words, "--restart")
+    assert table_of(files / "scores.csv")["id"] == list(range(1000))
+
+
+def test_a_run_killed_while_it_tidies_up_can_be_run_again(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("score", files.fitted(), "--embeddings", files / "many.npy", "--out", files / "scores.csv")
+    plain, removed = Path.unlink, iter(range(1000))
+
+    def unlink(self: Path, *, missing_ok: bool = False) -> None:
+        if not missing_ok and next(removed) == 4:
+            raise OSError("pulled the plug")
+        plain(self, missing_ok=missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", unlink)
+        assert "pulled the plug" in fails(*words)
+    first = table_of(files / "scores.csv")
+    succeeds(*words)
+    assert table_of(files / "scores.csv") == first
+    assert not (files / "scores.csv.parts").exists()
+
+
+def test_an_input_that_fills_its_parts_exactly(files: Files) -> None:
+    np.save(files / "many.npy", np.load(files / "many.npy")[: 2 * PART_ROWS])
+    succeeds("score", files.fitted(), "--embeddings", files / "many.npy", "--out", files / "scores.csv")
+    assert table_of(files / "scores.csv")["id"] == list(range(2 * PART_ROWS))
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_folder_of_something_else_is_left_alone(restart: bool, tmp_path: Path) -> None:  # noqa: FBT001
+    folder = tmp_path / "scores.csv.parts"
+    folder.mkdir()
+    (folder / "precious.txt").write_text("mine")
+    with pytest.raises(ValueError, match="was not written by pnml score: move it"):
+        Parts(tmp_path / "scores.csv").begin({}, restart=restart)
+    assert files_in(folder) == ["precious.txt"]
+
+
+def test_a_run_killed_before_its_manifest_starts_afresh(tmp_path: Path) -> None:
+    folder = tmp_path / "scores.csv.parts"
+    folder.mkdir()
+    (folder / ".manifest.json.1.partial").write_text("{")
+    parts = Parts(tmp_path / "scores.csv")
+    assert parts.begin({"input": "x"}) == 0
+    assert json.loads((folder / "manifest.json").read_text()) == {"input": "x"}
+    parts.write(0, 3, Part({"id": np.arange(2)}, ["broken.png"]))
+    assert parts.begin({"input": "x"}) == 3
+    ((columns, skipped),) = parts
+    assert (columns["id"].tolist(), skipped) == ([0, 1], ["broken.png"])
