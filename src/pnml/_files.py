@@ -26,7 +26,10 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
     target = Path(target)
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
+        partial.touch()
+        mode = partial.stat().st_mode  # what the user's umask grants; some writers grant less
         yield partial
+        partial.chmod(mode)
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)

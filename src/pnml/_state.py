@@ -31,7 +31,10 @@ def save_state(
         "info": json.dumps(info),
     }
     with atomic_path(path) as partial:
-        save_file({name: np.ascontiguousarray(a) for name, a in arrays.items()}, partial, metadata)
+        try:
+            save_file({name: np.ascontiguousarray(a) for name, a in arrays.items()}, partial, metadata)
+        except SafetensorError as error:
+            raise OSError(f"could not write {path}: {error}") from error
 
 
 def load_state(

@@ -53,6 +53,10 @@ class Detector:
 
     def __init__(self, weight: Array, bias: Array | None = None, *, embedding_scale: EmbeddingScale = "paper") -> None:
         self.weight = check_rows(to_numpy(as_array(weight)), None)
+        if len(self.weight) < 2:
+            raise ValueError(
+                "a head of one class has nothing to regret: expected a weight of shape (classes, features)"
+            )
         self.bias = np.zeros(len(self.weight)) if bias is None else to_numpy(as_array(bias))
         if self.bias.shape != (len(self.weight),):
             raise ValueError(f"bias must have one entry per class, {len(self.weight)}, got shape {self.bias.shape}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from pnml.scaling import EmbeddingScale
 
 _LABELS = ("labels", "label", "targets", "target", "y")
+
+
+class ZeroEmbeddingWarning(UserWarning):
+    """Some training samples leave no feature of the network active, and were left out of the fit."""
 
 
 def guard(model: nn.Module, *, head: str | None = None, embedding_scale: EmbeddingScale = "paper") -> Guard:
@@ -88,7 +93,20 @@ class Guard(nn.Module):
             progress: show a progress bar on stderr.
         """
         statistic = Correlation(unit_norm=self.embedding_scale == "paper")
-        self._each_batch(loader, statistic.update, "fit", progress=progress)
+        left_out = 0
+
+        def add(embeddings: Tensor) -> None:
+            nonlocal left_out
+            has_length = (embeddings != 0).any(dim=-1)
+            if statistic.unit_norm and not bool(has_length.all()):
+                left_out += int((~has_length).sum())
+                embeddings = embeddings[has_length]
+            statistic.update(embeddings)
+
+        self._each_batch(loader, add, "fit", progress=progress)
+        if left_out:
+            message = f"{left_out} training samples have an embedding of zeros only, which has no direction: left out"
+            warnings.warn(message, ZeroEmbeddingWarning, stacklevel=2)
         self.head_name = agree_over_ranks(self.head_name)
         statistic = sum_over_ranks(statistic)
         if statistic.count == 0:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import pnml
+from pnml.torch_guard import ZeroEmbeddingWarning
 
 from .networks import CLASSES, CNN, bert, images, loader, mlp, rows, sentences, vit
 
@@ -311,3 +312,11 @@ def test_threads_get_their_own_answers() -> None:
     with ThreadPoolExecutor(2) as pool:
         results = pool.map(lambda seed: guard(rows(64, seed)).regret, range(2))
     assert all(map(torch.equal, results, expected))
+
+
+def test_samples_without_an_active_feature_are_left_out_and_counted() -> None:
+    model = nn.Sequential(nn.ReLU(), nn.Linear(3, 2))
+    x = torch.rand(20, 3)
+    with pytest.warns(ZeroEmbeddingWarning, match="2 training samples"):
+        guarded = pnml.guard(model).fit([x, torch.full((2, 3), -1.0)], progress=False)
+    assert guarded.fitted().correlation == pnml.guard(model).fit([x], progress=False).fitted().correlation

@@ -85,7 +85,7 @@ def read_image(encoded: Encoded, fit: Fit | None = None) -> NDArray[np.uint8]:
     try:
         with pillow.open(BytesIO(encoded) if isinstance(encoded, bytes) else encoded) as picture:
             rgb = picture.convert("RGB")
-    except (OSError, SyntaxError, ValueError, EOFError) as error:
+    except (OSError, SyntaxError, ValueError, EOFError, pillow.DecompressionBombError) as error:
         what = "a value" if isinstance(encoded, bytes) else str(encoded)
         raise UndecodableError(f"{what} does not decode as a picture ({error}): repair or remove it") from error
     return np.asarray(rgb if fit is None else fit(rgb))

@@ -33,7 +33,7 @@ def read_parquet(path: Path, selection: Selection, *, strict: bool = False) -> C
     encoded: list[bytes] = []
     labels: list[int | None] = []
     with parquet.ParquetFile(path) as file:
-        image_column, label_column = _columns(path, file.schema_arrow)
+        image_column, label_column = image_columns(path, file.schema_arrow)
         total = file.metadata.num_rows
         rows = selection.rows(total)
         start = 0
@@ -41,7 +41,7 @@ def read_parquet(path: Path, selection: Selection, *, strict: bool = False) -> C
         for batch in file.iter_batches(batch_size=_ROWS, columns=columns):
             end = start + batch.num_rows
             chosen = batch.take(rows[(rows >= start) & (rows < end)] - start)
-            encoded += [_bytes_of(value) for value in chosen.column(image_column).to_pylist()]
+            encoded += [bytes_of(value) for value in chosen.column(image_column).to_pylist()]
             if label_column is not None:
                 labels += chosen.column(label_column).to_pylist()
             start = end
@@ -50,7 +50,7 @@ def read_parquet(path: Path, selection: Selection, *, strict: bool = False) -> C
     return gather(encoded, np.asarray(labels, dtype=np.int64) if whole else None, total, fit=fit, strict=strict)
 
 
-def _columns(path: Path, schema: Any) -> tuple[str, str | None]:
+def image_columns(path: Path, schema: Any) -> tuple[str, str | None]:
     """The names of the columns of pictures and of labels."""
     types = require("pyarrow.types", extra="parquet", what="reading parquet")
 
@@ -67,7 +67,7 @@ def _columns(path: Path, schema: Any) -> tuple[str, str | None]:
     return images[0], labels[0] if labels else None
 
 
-def _bytes_of(value: Any) -> bytes:
+def bytes_of(value: Any) -> bytes:
     """The encoded picture in a cell; an empty cell gives no bytes, which do not decode."""
     content = value["bytes"] if isinstance(value, dict) else value
     return content or b""

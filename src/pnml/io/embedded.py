@@ -76,14 +76,14 @@ class EmbeddedImages:
         }
 
     def _run(self, batch: torch.Tensor, *, first: bool) -> tuple[torch.Tensor, torch.Tensor]:
-        from pnml.head import HeadNotFoundError, find_head
+        from pnml.head import HeadNotFoundError, find_head, unwrapped
 
         reference = next(self.guard.model.parameters(), batch)
         batch = batch.to(reference.device, reference.dtype)
         try:
             with self.guard.undisturbed():
                 if first:
-                    self.guard.head_name = find_head(self.guard.model, (batch,), named=self.guard.head_name)
+                    self.guard.head_name = find_head(unwrapped(self.guard.model), (batch,), named=self.guard.head_name)
                 return self.guard.run((batch,), {})
         except HeadNotFoundError as error:
             raise ValueError(f"{error}\nOn the command line: pnml fit --head-layer NAME") from error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pnml.data.folder import SUFFIXES, image_files
-from pnml.data.parquet import _bytes_of, _columns
+from pnml.data.parquet import bytes_of, image_columns
 from pnml.io.parquet_files import ids_of, open_parquet, tables
 from pnml.io.stamp import file_stamp, folder_stamp
 
@@ -68,13 +68,13 @@ def _open_parquet(path: Path) -> Images:
         raise ValueError(f"{path} is neither a folder of images nor a .parquet file")
     with open_parquet(path) as file:
         count, schema = file.metadata.num_rows, file.schema_arrow
-    column, _ = _columns(path, schema)
+    column, _ = image_columns(path, schema)
     columns = [column, *(["id"] if "id" in schema.names else [])]
 
     def read(start: int, size: int) -> Iterator[tuple[NDArray[Any], list[Encoded]]]:
         for first, table in zip(range(start, count, size), tables(path, columns, start, size), strict=True):
             ids = ids_of(table, first)
-            encoded: list[Encoded] = [_bytes_of(value) for value in table.column(column).to_pylist()]
+            encoded: list[Encoded] = [bytes_of(value) for value in table.column(column).to_pylist()]
             yield np.arange(first, first + len(encoded)) if ids is None else ids, encoded
 
     return Images(path, count, read, lambda: file_stamp(path))
