@@ -34,7 +34,7 @@ class ZeroEmbeddingWarning(UserWarning):
 def guard(model: nn.Module, *, head: str | None = None, embedding_scale: EmbeddingScale = "paper") -> Guard:
     """Put a guard around a trained classifier.
 
-    >>> network = nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 3))
+    >>> network = nn.Sequential(nn.Linear(8, 4), nn.Tanh(), nn.Linear(4, 3))
     >>> images = torch.rand(64, 8, generator=torch.Generator().manual_seed(0))
     >>> guarded = guard(network).fit([images], progress=False)
     >>> guarded(images).regret.shape

@@ -205,6 +205,13 @@ def test_heads_come_back(suffix: str, biased: bool, tmp_path: Path) -> None:  # 
     assert (None if bias is None else bias.tolist()) == ([1.0, 2.0] if biased else None)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_heads_of_any_precision_are_read(dtype: torch.dtype, tmp_path: Path) -> None:
+    weight = torch.linspace(-3, 1000, 6).reshape(2, 3).to(dtype)
+    save_tensors({"weight": weight}, tmp_path / "head.safetensors")
+    assert read_head(tmp_path / "head.safetensors")[0].tolist() == weight.double().tolist()
+
+
 BAD_HEADS: list[tuple[str, Callable[[Path], None], str]] = [
     ("head.pt", garbage, "expected .npz or .safetensors"),
     ("head.npz", garbage, "no whole .npz file"),
@@ -213,8 +220,8 @@ BAD_HEADS: list[tuple[str, Callable[[Path], None], str]] = [
     ("head.safetensors", garbage, "no whole safetensors file"),
     (
         "head.safetensors",
-        lambda path: save_tensors({"weight": torch.zeros(2, 3, dtype=torch.bfloat16)}, path),
-        "write them as float32",
+        lambda path: save_tensors({"weight": torch.zeros(2, 3, dtype=torch.int64)}, path),
+        "'weight' of .* holds I64 numbers: expected one of F64, F32, F16 or BF16",
     ),
 ]
 

@@ -14,14 +14,15 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import EPS, home, matrices, modest, seeds, training_rows
 
 from pnml import Correlation, _rows
+
+from .strategies import EPS, home, matrices, modest, seeds, training_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from strategies import Matrix
+    from .strategies import Matrix
 
 ROWS = np.array([[1.0, 2.0, -3.0], [0.5, 0.0, 4.0], [2.0, -1.0, 0.25], [8.0, 1.0, 1.0]])
 SQUARE = ROWS.T @ ROWS

@@ -16,7 +16,7 @@ from pnml import Correlation, _rows
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from strategies import Matrix
+    from .strategies import Matrix
 
 ROWS = np.array([[1.0, 2.0, -3.0], [0.5, 0.0, 4.0], [2.0, -1.0, 0.25], [8.0, 1.0, 1.0]])
 LIBRARIES = [np, torch, jnp, strict]

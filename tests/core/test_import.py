@@ -71,3 +71,8 @@ def test_public_names() -> None:
     assert set(dir(pnml)) >= {"Correlation", "SingleLayer", "Subspace", "genie", "predictive", "regret"}
     with pytest.raises(AttributeError, match="no attribute 'regrets'"):
         _ = pnml.regrets
+
+
+def test_the_package_runs_as_a_module() -> None:
+    done = subprocess.run([sys.executable, "-m", "pnml", "--help"], capture_output=True, text=True, check=True)
+    assert "calibrate" in done.stdout

@@ -11,15 +11,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import log_probabilities, modest, probabilities, xtgs
 
 from pnml import genie, predictive, regret
 from pnml.learner import log_softmax
 
+from .strategies import log_probabilities, modest, probabilities, xtgs
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strategies import Matrix
+    from .strategies import Matrix
 
 T = [0.0, 1e-12, 0.5, 1 - 1e-12, 1.0]
 HARD = [

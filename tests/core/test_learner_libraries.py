@@ -12,14 +12,15 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given
-from strategies import home, log_probabilities, modest, probabilities, xtgs
 
 from pnml import genie, predictive, regret
+
+from .strategies import home, log_probabilities, modest, probabilities, xtgs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strategies import Matrix
+    from .strategies import Matrix
 
 FUNCTIONS = [genie, regret, predictive]
 P = np.array([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0], [0.25, 0.25, 0.5], [0.125, 0.75, 0.125]])

@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.stats import norm
-from strategies import fit, modest, probabilities, rounding, seeds, training_rows
 
 from pnml import SingleLayer, regret
 
+from .strategies import fit, modest, probabilities, rounding, seeds, training_rows
+
 if TYPE_CHECKING:
-    from strategies import Matrix
+    from .strategies import Matrix
 
 uncertain = probabilities().filter(lambda p: p.max() < 1 - 1e-6)
 

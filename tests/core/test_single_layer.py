@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import matrices, modest, rows_and_queries, seeds, training_rows
 
 from pnml import SingleLayer
 
+from .strategies import matrices, modest, rows_and_queries, seeds, training_rows
+
 if TYPE_CHECKING:
-    from strategies import Matrix
+    from .strategies import Matrix
 
 ROWS = [[1.0, 0.0, 2.0], [0.0, 1.0, 0.0], [1.0, 0.2, -1.0], [0.3, 0.3, 0.3], [2.0, -1.0, 0.5]]
 LABELS = [0, 1, 0, 2, 1]

@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import (
+
+from pnml import Correlation, Subspace, regret
+
+from .strategies import (
     fit,
     matrices,
     modest,
@@ -22,10 +25,8 @@ from strategies import (
     training_rows,
 )
 
-from pnml import Correlation, Subspace, regret
-
 if TYPE_CHECKING:
-    from strategies import Matrix
+    from .strategies import Matrix
 
 
 @modest

@@ -11,12 +11,13 @@ import mpmath  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 import torch
-from strategies import EPS, fit, home, naive_leverage, same_leverage, with_singular_values
 
 from pnml import Correlation, Subspace, _rows
 
+from .strategies import EPS, fit, home, naive_leverage, same_leverage, with_singular_values
+
 if TYPE_CHECKING:
-    from strategies import Matrix
+    from .strategies import Matrix
 
 
 def exact_leverage(rows: Matrix, x: Matrix) -> Matrix:

@@ -6,13 +6,14 @@ import zipfile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
+from safetensors import SafetensorError, deserialize
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+_DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
 
 
 def read_head(path: Path) -> tuple[NDArray[Any], NDArray[Any] | None]:
@@ -45,11 +46,21 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 def _safetensors(path: Path) -> dict[str, NDArray[Any]]:
     try:
-        return dict(load_file(path))
+        return {name: _numbers(path, name, stored) for name, stored in deserialize(path.read_bytes())}  # type: ignore[no-untyped-call]
     except SafetensorError as error:
         raise ValueError(f"{path} is no whole safetensors file ({error}): write it again") from error
-    except TypeError as error:  # bfloat16
-        raise ValueError(f"{path} holds numbers that NumPy does not have ({error}): write them as float32") from error
+
+
+def _numbers(path: Path, name: str, stored: dict[str, Any]) -> NDArray[Any]:
+    """The tensor as NumPy has it; bfloat16, which it does not have, is the upper half of a float32."""
+    kind, data = stored["dtype"], stored["data"]
+    if kind == "BF16":
+        numbers = (np.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4")
+    elif kind in _DTYPES:
+        numbers = np.frombuffer(data, _DTYPES[kind])
+    else:
+        raise ValueError(f"{name!r} of {path} holds {kind} numbers: expected one of {', '.join(_DTYPES)} or BF16")
+    return numbers.reshape(stored["shape"])
 
 
 def _npz(path: Path) -> dict[str, NDArray[Any]]:
