@@ -10,7 +10,7 @@ Everything is read from one sort of all scores. Ties are exact: samples of equal
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -129,6 +129,46 @@ def fpr_at_tpr_ood(ind: Any, ood: Any, tpr: float = 0.95) -> float:
     25.0
     """
     return _sweep(ind, ood).mirror().fpr_at_tpr(_share(tpr))
+
+
+class Curve(NamedTuple):
+    """What every threshold keeps and refuses.
+
+    Attributes:
+        thresholds: −∞, which keeps nothing, and every distinct score, ascending, shape (k,).
+        tpr: the share of IND at or below each threshold, in percent, shape (k,), ascending from 0 to 100.
+        tnr: the share of OOD above each threshold, in percent, shape (k,), descending from 100 to 0.
+    """
+
+    thresholds: NDArray[np.float64]
+    tpr: NDArray[np.float64]
+    tnr: NDArray[np.float64]
+
+    def keeping(self, tpr: float = 0.95) -> float:
+        """Return the smallest threshold that keeps at least a share ``tpr`` of IND."""
+        return float(self.thresholds[np.searchsorted(self.tpr, 100 * _share(tpr))])
+
+    def best(self) -> float:
+        """Return the (smallest) threshold of the largest (TPR + TNR) / 2, that of the detection accuracy."""
+        return float(self.thresholds[np.argmax(self.tpr + self.tnr)])
+
+
+def tnr_curve(ind: Any, ood: Any) -> Curve:
+    """Return TNR against TPR, and the threshold at each point.
+
+    >>> curve = tnr_curve(ind=[1, 2, 3, 4], ood=[4, 5])
+    >>> curve.tpr, curve.tnr
+    (array([  0.,  25.,  50.,  75., 100., 100.]), array([100., 100., 100., 100.,  50.,   0.]))
+    >>> curve.best(), curve.keeping(0.95)
+    (3.0, 4.0)
+    """
+    sweep = _sweep(ind, ood)
+    scores = np.unique(np.concatenate([_scores(ind, "ind"), _scores(ood, "ood")]))
+    return Curve(
+        thresholds=np.append(-np.inf, scores),
+        tpr=100 * sweep.positives / sweep.positives[-1],
+        tnr=100 * (sweep.negatives[-1] - sweep.negatives) / sweep.negatives[-1],
+    )
 
 
 @dataclass(frozen=True)

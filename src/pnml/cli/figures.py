@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pnml.figures import iris, save, simulation
+from pnml._extras import require
+from pnml._files import atomic_path
+from pnml.cli._errors import user_errors
+from pnml.figures import gram_vs_pnml, histograms, iris, save, simulation, spectrum, tpr_tnr
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from pnml.bench.options import Options
+    from pnml.figures._runs import Duel
 
 figures_app = typer.Typer(
     name="figures",
@@ -20,6 +27,15 @@ figures_app = typer.Typer(
 )
 
 Out = Annotated[Path, typer.Option("--out", help="Folder for the PNG and the SVG; made when it is not there.")]
+Model = Annotated[str, typer.Option(help="The network, as `densenet-bc-100`.")]
+Ind = Annotated[str, typer.Option(help="The in-distribution set, as `cifar10`.")]
+Ood = Annotated[str, typer.Option(help="The OOD sets, joined by commas: names, or paths of pictures.")]
+Device = Annotated[str, typer.Option(help="Where to compute, as PyTorch names it.")]
+Limit = Annotated[int | None, typer.Option(help="At most this many images of every set, for a quick look.")]
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option(help="Your own weights for the network, instead of the paper's.", exists=True, dir_okay=False),
+]
 
 
 @figures_app.command("iris")
@@ -38,6 +54,112 @@ def draw_simulation(out: Out = Path("figures")) -> None:
     Example: `pnml figures simulation --out figures`
     """
     _write(simulation.draw(), out, "simulation")
+
+
+@figures_app.command("spectrum")
+def draw_spectrum(
+    *,
+    model: Model = "densenet-bc-100",
+    ind: Annotated[str, typer.Option(help="The training sets, joined by commas.")] = "cifar10,cifar100,svhn",
+    device: Device = "auto",
+    limit: Limit = None,
+    checkpoint: Checkpoint = None,
+    out: Out = Path("figures"),
+) -> None:
+    """Draw the eigenvalues of the training embeddings' correlation, one line for each training set.
+
+    Example: `pnml figures spectrum --model densenet-bc-100 --ind cifar10,svhn --out figures`
+    """
+    with user_errors():
+        options = _options(device, limit, checkpoint)
+        from pnml.figures._runs import subspaces
+
+        _write(spectrum.draw(subspaces(model, ind.split(","), options), model), out, "spectrum")
+
+
+@figures_app.command("gram-vs-pnml")
+def draw_gram_vs_pnml(
+    *,
+    model: Model = "densenet-bc-100",
+    ind: Ind = "cifar100",
+    ood: Annotated[str, typer.Option(help="The OOD set: a name, or a path of pictures.")] = "lsun_crop",
+    device: Device = "auto",
+    limit: Limit = None,
+    checkpoint: Checkpoint = None,
+    out: Out = Path("figures"),
+) -> None:
+    """Draw the regret of Gram+pNML against the Gram score, and count which samples each of them gets wrong.
+
+    The counts are printed, and written to a JSON file beside the picture.
+
+    Example: `pnml figures gram-vs-pnml --ind cifar100 --ood tinyimagenet_crop --out figures`
+    """
+    with user_errors():
+        (duel,) = _duels(model, ind, [ood], "gram", _options(device, limit, checkpoint))
+        counts = gram_vs_pnml.count(duel.alone, duel.plus_pnml)
+        _write(gram_vs_pnml.draw(duel), out, "gram-vs-pnml")
+        target = out / "gram-vs-pnml.json"
+        about = {"model": duel.model, "ind": duel.ind, "ood": duel.ood, "method": duel.method, "limit": limit}
+        with atomic_path(target) as partial:
+            partial.write_text(json.dumps(about | counts, indent=2) + "\n", encoding="utf-8")
+    typer.echo(f"wrote {target}")
+    for sentence in gram_vs_pnml.describe(counts):
+        typer.echo(sentence)
+
+
+@figures_app.command("tpr-tnr")
+def draw_tpr_tnr(
+    *,
+    model: Model = "densenet-bc-100",
+    ind: Ind = "cifar10",
+    ood: Ood = "lsun_resize",
+    method: Annotated[str, typer.Option(help="The method: baseline, odin, gram, oecc or energy.")] = "odin",
+    device: Device = "auto",
+    limit: Limit = None,
+    checkpoint: Checkpoint = None,
+    out: Out = Path("figures"),
+) -> None:
+    """Draw TNR against TPR of a method alone and with pNML, one panel for each OOD set.
+
+    Example: `pnml figures tpr-tnr --ind cifar10 --ood lsun_resize,svhn --method odin --out figures`
+    """
+    with user_errors():
+        duels = _duels(model, ind, ood.split(","), method, _options(device, limit, checkpoint))
+        _write(tpr_tnr.draw(duels), out, "tpr-tnr")
+
+
+@figures_app.command("histograms")
+def draw_histograms(
+    *,
+    model: Model = "densenet-bc-100",
+    ind: Ind = "cifar10",
+    ood: Ood = "svhn,tinyimagenet_crop",
+    device: Device = "auto",
+    limit: Limit = None,
+    checkpoint: Checkpoint = None,
+    out: Out = Path("figures"),
+) -> None:
+    """Draw how the baseline score and the regret are distributed over in-distribution and OOD images.
+
+    Example: `pnml figures histograms --ind cifar10 --ood svhn,uniform --out figures`
+    """
+    with user_errors():
+        duels = _duels(model, ind, ood.split(","), "baseline", _options(device, limit, checkpoint))
+        _write(histograms.draw(duels), out, "histograms")
+
+
+def _options(device: str, limit: int | None, checkpoint: Path | None) -> Options:
+    require("torch", extra="bench", what="pnml figures")
+    require("matplotlib", extra="plot", what="pnml figures")
+    from pnml.bench.options import Options
+
+    return Options(device=device, limit=limit, checkpoint=checkpoint)
+
+
+def _duels(model: str, ind: str, ood: list[str], method: str, options: Options) -> list[Duel]:
+    from pnml.figures._runs import duels
+
+    return duels(model, ind, ood, method, options)
 
 
 def _write(figure: Figure, out: Path, name: str) -> None:
