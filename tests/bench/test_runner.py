@@ -257,3 +257,14 @@ def test_full_precision_is_given_back() -> None:
         assert not flags.allow_tf32
         assert not torch.backends.cuda.matmul.allow_tf32
     assert flags.allow_tf32 == before
+
+
+def test_no_network_is_run_for_sets_that_are_absent(
+    small_world: Path, tmp_path: Path, made_images: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "cifar-10-batches-py").symlink_to(made_images / "cifar-10-batches-py")
+    monkeypatch.setenv("PNML_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(subject.Subject, "fit", lambda _: pytest.fail("the training set was embedded for nothing"))
+    (result,) = run(cells("isun"), Options(out=small_world)).results
+    assert result.reason == "image set absent: isun"

@@ -64,19 +64,19 @@ def _run_network(cells: list[Cell], options: Options, shelf: Shelf, seconds: dic
     except UNAVAILABLE as error:
         yield from _refused(cells, options, error)
         return
-    subject.fit()
     for group in _grouped(cells, lambda cell: cell.ood):
-        with subject.clock.lap() as shared:
+        with subject.clock.lap() as loading:
             try:
                 views = subject.load(group[0].ood)
             except UNAVAILABLE as error:
                 yield from _refused(group, options, error)
                 continue
-            with subject.clock("ood_embedding"):
-                for view in views:
-                    _ = view.outputs
+        subject.fit()
+        with subject.clock.lap() as embedding, subject.clock("ood_embedding"):
+            for view in views:
+                _ = view.outputs
         for cell in group:
-            yield measure(cell, subject, views, shared)
+            yield measure(cell, subject, views, {**loading, **embedding})
     for stage, passed in subject.clock.seconds.items():
         seconds[stage] += passed
 
