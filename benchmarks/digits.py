@@ -1,0 +1,115 @@
+"""The digits tables of the PyTorch and scikit-learn guides: what is flagged over many trainings, and three scores.
+
+Example: python benchmarks/digits.py --trainings 20 --out results/cpu/digits.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+import torch
+from sklearn.datasets import load_digits
+from sklearn.ensemble import IsolationForest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import train_test_split
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import pnml
+from pnml.calibration import calibrate
+
+RATE = 0.05
+
+
+def one_training(seed: int) -> dict[str, float]:
+    """Split, train and guard as in the PyTorch guide; give shares in percent."""
+    torch.manual_seed(seed)
+    digits = load_digits()
+    images, labels = torch.tensor(digits.data / 16, dtype=torch.float32), torch.tensor(digits.target)
+    known = (labels < 8).nonzero()[:, 0]
+    known = known[torch.randperm(len(known))]
+    train, held_out, fresh = known[:643], known[643:843], known[843:]
+    loader = DataLoader(TensorDataset(images[train], labels[train]), batch_size=128, shuffle=True)
+    model = nn.Sequential(
+        nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Dropout(0.2), nn.Linear(128, 8)
+    )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    for _ in range(60):
+        for x, y in loader:
+            optimizer.zero_grad()
+            torch.autograd.backward(nn.functional.cross_entropy(model(x), y))
+            optimizer.step()
+    guard = pnml.guard(model).fit(loader, progress=False)
+
+    def flagged(x: Tensor) -> float:
+        return 100 * float(guard(x).is_ood.float().mean())
+
+    guard.calibrate([images[held_out]], false_alarm_rate=RATE, progress=False)
+    shares = {
+        "accuracy": 100 * float((guard(images[fresh]).prediction == labels[fresh]).float().mean()),
+        "fresh digits, held-out calibration": flagged(images[fresh]),
+        "digits 8 and 9": flagged(images[labels >= 8]),
+        "noise": flagged(torch.rand(300, 64)),
+    }
+    guard.calibrate([images[train]], false_alarm_rate=RATE, leave_one_out=True, progress=False)
+    shares["fresh digits, leave-one-out calibration"] = flagged(images[fresh])
+    guard.calibrate([images[train]], false_alarm_rate=RATE, progress=False)
+    shares["fresh digits, training set taken for fresh"] = flagged(images[fresh])
+    return shares
+
+
+def compared() -> dict[str, dict[str, float]]:
+    """Give the AUROC in percent of three scores and what the threshold flags, on the scikit-learn guide's split."""
+    X, y = load_digits(return_X_y=True)
+    X = X / 16
+    known = y < 8
+    train, rest, y_train, y_rest = train_test_split(X[known], y[known], test_size=0.5, random_state=0)
+    held, test, _, _ = train_test_split(rest, y_rest, test_size=0.5, random_state=0)
+    classifier = pnml.PNMLClassifier(LogisticRegression(max_iter=1000)).fit(train, y_train)
+    forest = IsolationForest(random_state=0).fit(train)
+    scores = {
+        "regret": classifier.regret,
+        "1 - largest probability": lambda rows: 1 - classifier.estimator_.predict_proba(rows).max(axis=1),
+        "IsolationForest": lambda rows: -forest.score_samples(rows),
+    }
+    strange = {
+        "8 and 9": X[~known],
+        "turned": np.rot90(test.reshape(-1, 8, 8), axes=(1, 2)).reshape(-1, 64),
+        "noise": np.random.default_rng(0).random((300, 64)),
+    }
+    table = {
+        name: {
+            kind: 100 * roc_auc_score(np.repeat([0, 1], [len(test), len(rows)]), np.r_[score(test), score(rows)])
+            for kind, rows in strange.items()
+        }
+        for name, score in scores.items()
+    }
+    threshold = calibrate(classifier.regret(held), false_alarm_rate=RATE)
+    table["flagged at 5%"] = {
+        "8 and 9": 100 * float(threshold.is_ood(classifier.regret(strange["8 and 9"])).mean()),
+        "known digits": 100 * float(threshold.is_ood(classifier.regret(test)).mean()),
+    }
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trainings", type=int, default=20)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    runs = [one_training(seed) for seed in range(options.trainings)]
+    columns = {name: np.array([run[name] for run in runs]) for name in runs[0]}
+    trainings = {n: {"mean": c.mean(), "lowest": c.min(), "highest": c.max()} for n, c in columns.items()}
+    found = {"command": f"python benchmarks/digits.py --trainings {options.trainings}", "trainings": trainings}
+    text = json.dumps({**found, "compared": compared(), "torch": torch.__version__}, indent=2)
+    print(text)
+    if options.out is not None:
+        options.out.write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
