@@ -67,7 +67,7 @@ def test_paper_names_what_cannot_be_run(small_world: Path, tmp_path: Path, monke
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("--method knn", "no method is named 'knn'"),
+        ("--method nearest", "no method is named 'nearest'"),
         ("--ood nowhere", "no OOD set is named 'nowhere'"),
         ("--limit 0", "limit is 0"),
         ("--device abacus", "abacus"),

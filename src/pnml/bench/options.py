@@ -29,6 +29,7 @@ class Options:
         batch_size: how many images go through the network at once; by default what suits the device.
         force: run finished cells again.
         checkpoint: a file of weights for all cells, instead of the published ones.
+        keep_scores: write every sample's scores beside each result, for a report.
 
     >>> Options(limit=1000).folder.as_posix()
     'results/limit-1000'
@@ -42,6 +43,7 @@ class Options:
     batch_size: int | None = None
     force: bool = False
     checkpoint: Path | None = None
+    keep_scores: bool = False
 
     def __post_init__(self) -> None:
         for name in ("limit", "noise_seeds", "batch_size"):
@@ -93,5 +95,6 @@ class Options:
         words += ["--noise-seeds", str(self.noise_seeds)] if self.noise_seeds > 1 else []
         words += ["--limit", str(self.limit)] if self.limit is not None else []
         words += ["--oracle"] if self.oracle else []
+        words += ["--keep-scores"] if self.keep_scores else []
         words += ["--checkpoint", self.checkpoint.name] if self.checkpoint is not None else []
         return shlex.join(words)

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pnml.adapters._import import import_pytorch_ood
 from pnml.bench.paper import paper_cells
 from pnml.data import SETS
-from pnml.methods import METHODS
+from pnml.methods import ALL_METHODS, GROUPS, PEERS
 from pnml.zoo import ARCHITECTURES
 
 if TYPE_CHECKING:
@@ -75,7 +76,10 @@ def plan(model: str, ind: str, ood: Sequence[str], method: Sequence[str]) -> lis
         model: a name in ``pnml.zoo.ARCHITECTURES``.
         ind: an image set with a training part.
         ood: image sets, or paths of folders of pictures or parquet files; ``["all"]`` for those of the paper's tables.
-        method: names in ``pnml.methods.METHODS``, or ``["all"]``.
+        method: names in ``pnml.methods.ALL_METHODS`` or ``GROUPS``: "all" for the paper's, "peers" for a leaderboard.
+
+    Raises:
+        ImportError: a method of pytorch-ood is wanted, and the package is not installed.
 
     >>> [cell.ood for cell in plan("resnet-34", "svhn", ["all"], ["odin"])][-2:]
     ['cifar10', 'cifar100']
@@ -87,9 +91,11 @@ def plan(model: str, ind: str, ood: Sequence[str], method: Sequence[str]) -> lis
     _check("model", model, ARCHITECTURES)
     _check("in-distribution set", ind, [name for name, source in SETS.items() if "train" in source.counts])
     oods = _all_ood(ind) if list(ood) == ["all"] else list(ood)
-    methods = list(METHODS) if list(method) == ["all"] else list(method)
+    methods = [name for given in method for name in GROUPS.get(given, (given,))]
     for name in methods:
-        _check("method", name, METHODS)
+        _check("method", name, [*ALL_METHODS, *GROUPS])
+    if needed := [name for name in methods if name in PEERS]:
+        import_pytorch_ood(f"the method {needed[0]!r}")
     cells = [Cell(model, ind, one, name) for one in oods for name in methods]
     for cell in cells:
         _check_ood(cell)

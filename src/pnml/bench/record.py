@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pnml import zoo
+from pnml.bench.evidence import evidence_path, gather, save_evidence
+from pnml.bench.memory import Memory, watched_memory
 from pnml.bench.metrics import average, evaluate
 from pnml.bench.protocol import NOISE
 from pnml.bench.results import Result, Scores, environment
@@ -35,14 +37,19 @@ def measure(cell: Cell, subject: Subject, views: list[View], shared: dict[str, f
 
     Returns:
         The result. Its ``seconds`` hold in full what was done once for several cells: "load", "train_embedding",
-        "fit", "ind_embedding", "ood_embedding" and "method_fit".
+        "fit", "ind_embedding", "ood_embedding" and "method_fit". ``settings["memory"]`` holds the peak, in bytes, of
+        fitting and of the method's own score, beyond the network and the embeddings, and the kind of device it is of.
+
+    Raises:
+        MethodFailedError: the method cannot be fitted, or gives no usable scores.
     """
     method, fitting = subject.method(cell.method)
     found: list[Scores] = []
     chosen: list[dict[str, Any]] = []
+    memory: list[Memory] = []
     with subject.clock.lap() as own, subject.clock("score"):
         for view in views:
-            found += _trials(method, subject, view)
+            found += _trials(method, subject, view, memory)
             chosen.append(method.settings)
     settings = {
         "limit": subject.options.limit,
@@ -50,13 +57,14 @@ def measure(cell: Cell, subject: Subject, views: list[View], shared: dict[str, f
         "accuracy": subject.accuracy,
         "rank": subject.detector.subspace.rank,
         "method": chosen,
+        "memory": _peak(subject.memory[cell.method], memory, subject.device_of(method)),
         "notes": _notes(subject, views[0]),
     }
     seconds = dict(subject.seconds)
     for part in (shared, fitting, own):
         for stage, passed in part.items():
             seconds[stage] = seconds.get(stage, 0.0) + passed
-    return Result(
+    result = Result(
         **_about(cell, subject.options),
         scores=_mean(found),
         counts={"train": len(subject.train), "ind": len(subject.ind), "ood": len(views[0])},
@@ -64,6 +72,11 @@ def measure(cell: Cell, subject: Subject, views: list[View], shared: dict[str, f
         settings=settings,
         seconds={stage: round(passed, 6) for stage, passed in seconds.items()},
     )
+    kept = evidence_path(result, subject.options.folder)
+    kept.unlink(missing_ok=True)  # of an earlier run
+    if subject.options.keep_scores and method.composes:
+        save_evidence(gather(cell.ind, cell.ood_name, method, subject, views[0]), kept)
+    return result
 
 
 def not_run(cell: Cell, options: Options, error: Exception) -> Result:
@@ -79,15 +92,25 @@ def not_run(cell: Cell, options: Options, error: Exception) -> Result:
     return Result(**_about(cell, options), reason=reason)
 
 
-def _trials(method: Method, subject: Subject, view: View) -> list[Scores]:
+def _trials(method: Method, subject: Subject, view: View, memory: list[Memory]) -> list[Scores]:
     ind, clock, found = subject.ind, subject.clock, []
     for rows in method.trials(ind, view):
-        alone = method.score(ind)[rows], method.score(view)
-        with clock("regret"):
-            plus = method.score_with_pnml(ind)[rows], method.score_with_pnml(view)
+        with clock("metrics"), watched_memory(subject.device_of(method)) as taken, clock("score"):
+            alone = method.score(ind)[rows], method.score(view)
+        memory.append(taken)
+        plus = None
+        if method.composes:
+            with clock("regret"):
+                plus = method.score_with_pnml(ind)[rows], method.score_with_pnml(view)
         with clock("metrics"):
-            found.append(Scores(evaluate(*alone), evaluate(*plus)))
+            found.append(Scores(evaluate(*alone), None if plus is None else evaluate(*plus)))
     return found
+
+
+def _peak(fitting: Memory, scoring: list[Memory], device: torch.device) -> dict[str, Any]:
+    peaks = [fitting.then(taken) for taken in scoring]
+    known = [peak for peak in peaks if peak is not None]
+    return {"bytes": max(known, default=None), "on": device.type}
 
 
 def _notes(subject: Subject, ood: View) -> dict[str, str]:
@@ -102,7 +125,7 @@ def _notes(subject: Subject, ood: View) -> dict[str, str]:
 
 def _mean(found: list[Scores]) -> Scores:
     plus = [scores.plus_pnml for scores in found if scores.plus_pnml is not None]
-    return Scores(average(scores.method for scores in found), average(plus))
+    return Scores(average(scores.method for scores in found), average(plus) if plus else None)
 
 
 def _about(cell: Cell, options: Options) -> dict[str, Any]:

@@ -7,11 +7,13 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pnml.bench.evidence import evidence_path
 from pnml.bench.protocol import NOISE
 from pnml.bench.record import UNAVAILABLE, measure, not_run
 from pnml.bench.results import load_results, save_result
 from pnml.bench.shelf import Shelf
 from pnml.bench.subject import Subject, full_precision
+from pnml.methods import MethodFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from pnml.bench.options import Options
     from pnml.bench.protocol import Cell
     from pnml.bench.results import Result
+    from pnml.methods import View
 
 
 @dataclass
@@ -32,8 +35,8 @@ class Run:
 def run(cells: Iterable[Cell], options: Options) -> Run:
     """Run cells, except those that are finished, and write each result when it is known.
 
-    Networks and image sets that are absent do not stop the run: their cells get a result that says why they were not
-    run, and are tried again the next time.
+    Networks and image sets that are absent and methods that fail do not stop the run: their cells get a result that
+    says why there is none, and are tried again the next time.
 
     Args:
         cells: what to run, from :func:`pnml.bench.protocol.plan` or :func:`pnml.bench.protocol.paper_plan`.
@@ -76,9 +79,16 @@ def _run_network(cells: list[Cell], options: Options, shelf: Shelf, seconds: dic
             for view in views:
                 _ = view.outputs
         for cell in group:
-            yield measure(cell, subject, views, {**loading, **embedding})
+            yield from _measured(cell, subject, views, {**loading, **embedding})
     for stage, passed in subject.clock.seconds.items():
         seconds[stage] += passed
+
+
+def _measured(cell: Cell, subject: Subject, views: list[View], shared: dict[str, float]) -> Iterable[Result]:
+    try:
+        return [measure(cell, subject, views, shared)]
+    except MethodFailedError as error:
+        return _refused([cell], subject.options, error)
 
 
 def _refused(cells: list[Cell], options: Options, error: Exception) -> Iterable[Result]:
@@ -95,6 +105,9 @@ def _is_finished(cell: Cell, options: Options, result: Result | None) -> bool:
             f"{options.folder / result.file_name} is a result of the checkpoint {result.checkpoint}, not of "
             f"{options.checkpoint_of(cell)}: give another --out, or --force to replace it"
         )
+    wants_scores = options.keep_scores and result.scores.plus_pnml is not None
+    if wants_scores and not evidence_path(result, options.folder).exists():
+        return False
     return cell.ood not in NOISE or len(result.seeds) >= options.noise_seeds
 
 

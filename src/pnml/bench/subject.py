@@ -12,10 +12,10 @@ import torch
 
 from pnml import progress, zoo
 from pnml.bench.clock import Clock
+from pnml.bench.memory import Memory, watched_memory
 from pnml.bench.protocol import NOISE
-from pnml.correlation import Correlation
 from pnml.detector import Detector
-from pnml.methods import METHODS, Method, Odin
+from pnml.methods import ALL_METHODS, Method, Odin
 from pnml.methods.view import View
 
 if TYPE_CHECKING:
@@ -38,6 +38,9 @@ class Subject:
         options: how to run.
         shelf: where the image sets come from.
 
+    Attributes:
+        memory: what fitting each method took.
+
     Raises:
         DataNotFoundError: the set is absent.
         OSError, ValueError: the weights are absent, or are not what they should be.
@@ -49,6 +52,7 @@ class Subject:
         self.clock = Clock(options.torch_device)
         self._is_fitted = False
         self._methods: dict[str, tuple[Method, dict[str, float]]] = {}
+        self.memory: dict[str, Memory] = {}
         published = zoo.CHECKPOINTS.get(checkpoint)
         self._knows_labels = published is None or published.trained_on == ind
         with self.clock.lap() as self.seconds, self.clock("load"):
@@ -62,6 +66,8 @@ class Subject:
             return self
         with self.clock.lap() as passed:
             with self.clock("train_embedding"):
+                _ = self.train.outputs
+            with self.clock("fit"):
                 self.detector = self._fit_detector()
             with self.clock("ind_embedding"):
                 _ = self.ind.outputs
@@ -83,11 +89,16 @@ class Subject:
     def method(self, name: str) -> tuple[Method, dict[str, float]]:
         """Fit a method when it is first asked for; and say how long it took."""
         if name not in self._methods:
-            made = Odin(oracle=True) if name == "odin" and self.options.oracle else METHODS[name]()
-            with self.clock.lap() as seconds, self.clock("method_fit"):
+            made = Odin(oracle=True) if name == "odin" and self.options.oracle else ALL_METHODS[name]()
+            watched = watched_memory(self.device_of(made))
+            with watched as self.memory[name], self.clock.lap() as seconds, self.clock("method_fit"):
                 made.fit(self.train, self.detector)
             self._methods[name] = made, seconds
         return self._methods[name]
+
+    def device_of(self, method: Method) -> torch.device:
+        """Return where a method computes."""
+        return torch.device(method.runs_on) if method.runs_on else self.options.torch_device
 
     @cached_property
     def accuracy(self) -> float | None:
@@ -102,15 +113,8 @@ class Subject:
 
     def _fit_detector(self) -> Detector:
         head = self.network.head
-        statistic = Correlation(head.in_features, unit_norm=True)
-        for x in self.train.inputs("fitting"):
-            with torch.inference_mode():
-                embeddings = self.network.features(x)
-            with self.clock("fit"):
-                statistic.update(embeddings)
-        with self.clock("fit"):
-            detector = Detector(head.weight.detach(), head.bias.detach()).merge(statistic)
-            _ = detector.subspace
+        detector = Detector(head.weight.detach(), head.bias.detach()).fit(self.train.embeddings)
+        _ = detector.subspace
         return detector
 
 

@@ -18,7 +18,7 @@ _NONE = "–"
 def summary(results: Iterable[Result]) -> dict[str, list[tuple[str, ...]]]:
     """Return, for every network and in-distribution set, a line of ``COLUMNS`` for each result that was run.
 
-    The numbers are AUROC in percent, alone / with pNML.
+    The numbers are AUROC in percent, alone / with pNML; a dash stands where there is none.
 
     >>> from pnml.bench.metrics import evaluate
     >>> from pnml.bench.results import Result, Scores
@@ -29,15 +29,16 @@ def summary(results: Iterable[Result]) -> dict[str, list[tuple[str, ...]]]:
     paper = {cell.key: cell for cell in paper_cells() if cell.metric == "auroc"}
     tables: dict[str, list[tuple[str, ...]]] = {}
     for result in results:
-        if result.scores is None or result.scores.plus_pnml is None:
+        if result.scores is None:
             continue
-        alone, plus = result.scores.method.auroc, result.scores.plus_pnml.auroc
+        alone, composed = result.scores.method.auroc, result.scores.plus_pnml
         model, ind, ood, method = map(label, result.key)
         theirs, difference = _NONE, _NONE
-        if printed := paper.get(result.key):
+        ours = f"{alone:.1f} / {_NONE if composed is None else f'{composed.auroc:.1f}'}"
+        if (printed := paper.get(result.key)) and composed is not None:
             theirs = f"{printed.alone:.1f} / {printed.plus_pnml:.1f}"
-            difference = f"{alone - printed.alone:+.1f} / {plus - printed.plus_pnml:+.1f}"
-        line = (ood, method, f"{alone:.1f} / {plus:.1f}", theirs, difference)
+            difference = f"{alone - printed.alone:+.1f} / {composed.auroc - printed.plus_pnml:+.1f}"
+        line = (ood, method, ours, theirs, difference)
         tables.setdefault(f"{model}, {ind}", []).append(line)
     return tables
 

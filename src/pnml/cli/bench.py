@@ -13,6 +13,8 @@ from pnml._extras import require
 from pnml.cli._errors import user_errors
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pnml.bench.options import Options
     from pnml.bench.runner import Run
 
@@ -25,7 +27,12 @@ def bench(
         str, typer.Option(help="OOD sets, joined by commas: names or paths of pictures; `all` for the paper's.")
     ] = "all",
     method: Annotated[
-        str, typer.Option(help="Methods, joined by commas: baseline, odin, gram, oecc, energy; or `all`.")
+        str,
+        typer.Option(
+            help="Methods, joined by commas. The paper's, or `all` of them: baseline, odin, gram, oecc, energy. Ours: "
+            "pnml-paper. Those of pytorch-ood, or all of them with `peers`, which adds ours, baseline and energy: "
+            "mahalanobis, rmd, vim, knn, react, ash, she, gen, kl-matching, maxlogit, pytorch-ood-pnml."
+        ),
     ] = "baseline",
     device: Annotated[str, typer.Option(help="Where to compute, as PyTorch names it.")] = "auto",
     limit: Annotated[int | None, typer.Option(help="At most this many images of every set, for a quick look.")] = None,
@@ -44,6 +51,10 @@ def bench(
     paper: Annotated[
         bool, typer.Option("--paper", help="All cells of the paper's tables, in place of the first four options.")
     ] = False,
+    keep_scores: Annotated[
+        bool,
+        typer.Option("--keep-scores", help="Keep every sample's scores beside the results, for `pnml report`."),
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Run finished cells again.")] = False,
 ) -> None:
     """Run the paper's benchmark: how well each method, alone and with pNML, tells OOD images apart.
@@ -52,6 +63,8 @@ def bench(
     looked for in the folders of `PNML_WEIGHTS` and `PNML_DATA`, then in the cache.
 
     Example: `pnml bench --model densenet-bc-100 --ind cifar10 --ood uniform,svhn --method baseline,odin`
+
+    Example: `pnml bench --ind cifar10 --ood cifar100,svhn,uniform --method peers`, which ends with a leaderboard
 
     Example: `pnml bench --paper --noise-seeds 5`
     """
@@ -70,6 +83,7 @@ def bench(
             batch_size=batch_size,
             force=force,
             checkpoint=checkpoint,
+            keep_scores=keep_scores,
         )
         cells = paper_plan() if paper else plan(model, ind, ood.split(","), method.split(","))
         done = run(cells, options)
@@ -77,17 +91,18 @@ def bench(
 
 
 def _report(done: Run, options: Options) -> None:
+    from pnml.bench import leaderboard
     from pnml.bench.summary import COLUMNS, absent, notes, summary, timing
+    from pnml.methods import METHODS
 
     console = Console()
     tables = summary(done.results)
     for title, lines in tables.items():
-        table = Table(title=title, caption="AUROC in percent: a method alone / with pNML.")
-        for column in COLUMNS:
-            table.add_column(column)
-        for line in lines:
-            table.add_row(*line)
-        console.print(table)
+        console.print(_table(title, "AUROC in percent: a method alone / with pNML.", COLUMNS, lines))
+    if any(result.method not in METHODS for result in done.results):
+        for board in leaderboard.leaderboard(done.results):
+            standings = [standing.texts for standing in board.standings]
+            console.print(_table(f"Leaderboard: {board.title}", board.caption, leaderboard.COLUMNS, standings))
     said = [f"note: {note}" for note in notes(done.results)]
     said += [f"not run: {reason}" for reason in absent(done.results)]
     run, total = sum(map(len, tables.values())), len(done.results)
@@ -96,3 +111,10 @@ def _report(done: Run, options: Options) -> None:
         said.append(timing(done.seconds))
     for line_of_text in said:
         console.print(line_of_text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _table(title: str, caption: str, columns: Iterable[str], lines: Iterable[tuple[str, ...]]) -> Table:
+    table = Table(*columns, title=title, caption=caption)
+    for line in lines:
+        table.add_row(*line)
+    return table

@@ -1,20 +1,62 @@
-"""The scores that the paper compares with and builds on, one per file; a larger score means more out-of-distribution.
+"""Scores for out-of-distribution detection, one per file; a larger score means more out-of-distribution.
 
->>> from pnml.methods import METHODS
->>> list(METHODS)
-['baseline', 'odin', 'gram', 'oecc', 'energy']
+``METHODS`` holds what the paper compares with and builds on, ``REGRETS`` ours as methods of their own, and ``PEERS``
+the detectors of the pytorch-ood package.
+
+>>> from pnml.methods import METHODS, PEERS, REGRETS
+>>> list(METHODS), list(REGRETS)
+(['baseline', 'odin', 'gram', 'oecc', 'energy'], ['pnml-paper'])
+>>> list(PEERS)[:4]
+['mahalanobis', 'rmd', 'vim', 'knn']
 """
 
 from __future__ import annotations
 
+from pnml.methods import peers as _peers
 from pnml.methods.energy import Energy
 from pnml.methods.gram_method import GramMethod
 from pnml.methods.msp import Baseline
 from pnml.methods.odin import Odin
 from pnml.methods.oecc import Oecc
-from pnml.methods.protocol import Method
+from pnml.methods.protocol import Method, MethodFailedError
+from pnml.methods.regret import PaperRegret
 from pnml.methods.view import Outputs, View
 
 METHODS: dict[str, type[Method]] = {method.name: method for method in (Baseline, Odin, GramMethod, Oecc, Energy)}
+REGRETS: dict[str, type[Method]] = {method.name: method for method in (PaperRegret,)}
+PEERS: dict[str, type[Method]] = {
+    method.name: method
+    for method in (
+        _peers.Mahalanobis,
+        _peers.Rmd,
+        _peers.Vim,
+        _peers.Knn,
+        _peers.React,
+        _peers.Ash,
+        _peers.She,
+        _peers.Gen,
+        _peers.KlMatching,
+        _peers.MaxLogit,
+        _peers.PytorchOodPnml,
+    )
+}
+ALL_METHODS = {**METHODS, **REGRETS, **PEERS}
+GROUPS = {"all": tuple(METHODS), "peers": ("baseline", "energy", *REGRETS, *PEERS)}
+"""Names that stand for several methods: the paper's, and those that a leaderboard compares."""
 
-__all__ = ["METHODS", "Baseline", "Energy", "GramMethod", "Method", "Odin", "Oecc", "Outputs", "View"]
+__all__ = [
+    "ALL_METHODS",
+    "GROUPS",
+    "METHODS",
+    "PEERS",
+    "REGRETS",
+    "Baseline",
+    "Energy",
+    "GramMethod",
+    "Method",
+    "MethodFailedError",
+    "Odin",
+    "Oecc",
+    "Outputs",
+    "View",
+]

@@ -21,14 +21,22 @@ if TYPE_CHECKING:
     Rows = slice | NDArray[np.intp]
 
 
+class MethodFailedError(ValueError):
+    """A method could not be fitted, or gave no usable scores: its cell has no result, and the run goes on."""
+
+
 class Method(ABC):
     """A score for out-of-distribution detection.
 
     Attributes:
-        name: how the paper's tables call it.
+        name: how the paper's tables, or else its users, call it.
+        composes: whether it has a score with pNML beside its own.
+        runs_on: the device it computes on, where that is not the network's.
     """
 
     name: ClassVar[str]
+    composes: ClassVar[bool] = True
+    runs_on: ClassVar[str | None] = None
 
     def fit(self, train: View, detector: Detector) -> Method:
         """Learn what is needed from in-distribution training images.
@@ -52,6 +60,8 @@ class Method(ABC):
 
     def score_with_pnml(self, view: View) -> Tensor:
         """Give the score composed with pNML, shape (n,): the regret in nats, unless the method says otherwise."""
+        if not self.composes:
+            raise ValueError(f"what {self.name} is with pNML is not defined: take its own score")
         regret: Tensor = view.once(("regret", id(self.detector)), lambda: self.detector.score(view.embeddings))
         return regret
 

@@ -1,0 +1,83 @@
+"""How much memory a stage takes beyond what was there before it."""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PROCESS = Path("/proc/self")
+
+
+@dataclass
+class Memory:
+    """Bytes above what was in use before: at the peak, and still held at the end; None where they cannot be told."""
+
+    peak: int | None = None
+    kept: int | None = None
+
+    def then(self, later: Memory) -> int | None:
+        """Return the peak of this stage and a later one that builds on what this one has kept.
+
+        >>> Memory(peak=50, kept=30).then(Memory(peak=40, kept=0))
+        70
+        """
+        if self.peak is None or self.kept is None or later.peak is None:
+            return None
+        return max(self.peak, self.kept + later.peak)
+
+
+@contextmanager
+def watched_memory(device: torch.device) -> Iterator[Memory]:
+    """Give the :class:`Memory` of what is done in the context, known once it is left.
+
+    On a CUDA device it is what PyTorch allocates there. On a CPU it is the resident memory of the process, which the
+    system counts in pages, and which only Linux lets us measure anew for each stage.
+
+    >>> with watched_memory(torch.device("cpu")) as memory:
+    ...     rows = torch.ones(10_000_000)
+    >>> memory.peak is None or memory.peak > 30_000_000
+    True
+    """
+    memory = Memory()
+    if device.type == "cuda":  # pragma: no cover - needs a CUDA device
+        before = torch.cuda.memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        yield memory
+        memory.peak = torch.cuda.max_memory_allocated(device) - before
+        memory.kept = torch.cuda.memory_allocated(device) - before
+        return
+    can_tell = _forget_peak()
+    before, _ = _resident() if can_tell else (0, 0)
+    yield memory
+    if can_tell:
+        now, most = _resident()
+        memory.peak, memory.kept = max(0, most - before), max(0, now - before)
+
+
+def _forget_peak() -> bool:
+    """Hand unused memory back to the system and let it forget the largest resident size so far, if it can."""
+    if not (_PROCESS / "clear_refs").exists():
+        return False
+    with suppress(AttributeError):  # a C library of another kind
+        ctypes.CDLL(None).malloc_trim(0)
+    try:
+        (_PROCESS / "clear_refs").write_text("5", encoding="ascii")
+    except OSError:
+        return False
+    return True
+
+
+def _resident() -> tuple[int, int]:
+    """Return the resident memory of the process in bytes: now, and the most since the peak was forgotten."""
+    lines = (_PROCESS / "status").read_text(encoding="utf-8", errors="replace").splitlines()
+    entries = dict(line.split(":", 1) for line in lines)
+    now, most = (1024 * int(entries[name].split()[0]) for name in ("VmRSS", "VmHWM"))
+    return now, most

@@ -1,0 +1,167 @@
+"""From a folder of benchmark results to a report: tables of all of them, charts of those that kept their scores."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from importlib.resources import files
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from pnml.bench.evidence import Evidence, evidence_path, load_evidence
+from pnml.bench.paper import label
+from pnml.bench.results import Result, load_results
+from pnml.bench.summary import absent, notes
+from pnml.report.model import Report, Table
+from pnml.report.numbers import pairs
+from pnml.report.tables import metric_columns, row_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from pnml.bench.metrics import Metrics
+
+
+class Group(NamedTuple):
+    """Results that share their charts: network, in-distribution set and method."""
+
+    model: str
+    ind: str
+    method: str
+
+    def __str__(self) -> str:
+        return f"--model {self.model} --ind {self.ind} --method {self.method}"
+
+
+def charted_groups(results: Iterable[Result], folder: Path) -> list[Group]:
+    """Return the groups that kept their scores, those of Baseline first."""
+    found = [result for result in results if result.scores and evidence_path(result, folder).exists()]
+    groups = dict.fromkeys(Group(result.model, result.ind, result.method) for result in found)
+    return sorted(groups, key=lambda group: group.method != "baseline")
+
+
+def choose_results(
+    folder: Path, model: str | None = None, ind: str | None = None, method: str | None = None
+) -> list[Result]:
+    """Read the results of a folder, or those of one network, in-distribution set or method."""
+    found = load_results(folder)
+    wanted = {"model": model, "ind": ind, "method": method}
+    for part, name in wanted.items():
+        known = sorted({getattr(result, part) for result in found})
+        if name is not None and name not in known:
+            raise ValueError(f"no result of {folder} has the {part} {name!r}: choose from {', '.join(known)}")
+        found = [result for result in found if name in {None, getattr(result, part)}]
+    if not found:
+        below = sorted({str(path.parent) for depth in ("*", "*/*") for path in folder.glob(f"{depth}/*__*__*__*.json")})
+        where = f"there are some in {', '.join(below)}" if below else "name a folder that 'pnml bench' has written to"
+        raise ValueError(f"there are no results in {folder}: {where}")
+    return found
+
+
+def report_of(results: Sequence[Result], folder: Path) -> Report:
+    """Lay results out as a report.
+
+    Args:
+        results: of :func:`choose_results`.
+        folder: where they and the scores they kept lie. The charts are of the first of :func:`charted_groups`.
+    """
+    run = [result for result in results if result.scores]
+    if not run:
+        raise ValueError(f"none of the {len(results)} results in {folder} was run: {'; '.join(absent(results))}")
+    groups = charted_groups(results, folder)
+    tables = _tables(run)
+    if not groups:
+        return Report(title="Benchmark results", facts=_facts(results, results), sets=(), tables=tables)
+    first = groups[0]
+    charted = _charted(run, first, folder)
+    evidence = list(charted.values())
+    of_group = [result for result in run if result.file_name in charted]
+    name = label(first.method)
+    report = Report(
+        title=f"{label(first.model)}: {label(first.ind)} against out-of-distribution images",
+        facts=_facts(results, of_group),
+        sets=(evidence[0].ind, *(one.ood for one in evidence)),
+        class_names=_class_names(first.ind),
+        spectrum=evidence[0].spectrum,
+        baseline_name=name,
+        pnml_name="pNML" if first.method == "baseline" else f"{name}+pNML",
+    )
+    if not _says_the_same(report, of_group):
+        one = "one draw of each set, or one split; the tables below the first hold the means over all"
+        return replace(report, tables=tables, facts={**report.facts, "Charts": one})
+    return report if len(of_group) == len(run) else replace(report, tables=tables)
+
+
+def _charted(run: Iterable[Result], group: Group, folder: Path) -> dict[str, Evidence]:
+    """Read the evidence of a group, by file name; of those only that scored the in-distribution set alike.
+
+    An oracle may choose other settings for every OOD set; then each cell has in-distribution scores of its own.
+    """
+    found: dict[str, Evidence] = {}
+    for result in run:
+        path = evidence_path(result, folder)
+        if (result.model, result.ind, result.method) != group or not path.exists():
+            continue
+        evidence = load_evidence(path)
+        first = next(iter(found.values()), evidence)
+        if all(
+            np.array_equal(getattr(evidence.ind, part), getattr(first.ind, part)) for part in ("regret", "baseline")
+        ):
+            found[result.file_name] = evidence
+    return found
+
+
+def _says_the_same(report: Report, results: Iterable[Result]) -> bool:
+    """Tell whether the charts' own metrics are those on record, which may be means over draws and splits."""
+    found = pairs(report)
+    for result in results:
+        own = found[label(result.ood)]
+        recorded = result.scores
+        if recorded is None or (own.baseline, own.pnml) != (recorded.method, recorded.plus_pnml):
+            return False
+    return True
+
+
+def _tables(run: Iterable[Result]) -> tuple[Table, ...]:
+    """Lay out a table for each network and in-distribution set."""
+    rows: dict[str, list[tuple[str | float | None, ...]]] = {}
+    for result in run:
+        model, ind, ood, method = map(label, result.key)
+        measured: tuple[Metrics | None, ...] = ()
+        if result.scores is not None:
+            measured = result.scores.method, result.scores.plus_pnml
+        rows.setdefault(f"{model}, {ind}", []).append((ood, method, *row_of(*measured)))
+    columns: tuple[str | tuple[str, str], ...] = ("OOD set", "Method", *metric_columns("alone", "with pNML"))
+    return tuple(Table(title=title, columns=columns, rows=tuple(lines)) for title, lines in rows.items())
+
+
+def _facts(results: Sequence[Result], shown: Sequence[Result]) -> dict[str, str]:
+    """Say what was run, of the results shown first of all."""
+    first = shown[0]
+    count = sum(result.scores is not None for result in results)
+    facts = {"Networks": _listed(label(result.model) for result in shown)}
+    is_one_network = len({(result.model, result.ind) for result in shown}) == 1
+    if is_one_network and first.settings.get("accuracy") is not None:
+        facts["Test accuracy"] = f"{first.settings['accuracy']:.1f}% on {label(first.ind)}"
+    facts["Results"] = f"{count} run, {len(results) - count} not run"
+    if is_one_network and first.scores is not None:
+        facts["Detector"] = f"fitted on {first.counts['train']:,} images, rank {first.settings['rank']}"
+    facts["Checkpoint"] = _listed(result.checkpoint or "" for result in shown)
+    facts["Command"] = first.command + (" and others" if len(shown) > 1 else "")
+    facts["Date"] = _listed(sorted({result.date[:10] for result in shown}))
+    facts["Device"] = _listed(result.device for result in shown)
+    facts["Versions"] = ", ".join(f"{name} {version}" for name, version in first.versions.items())
+    facts["Images"] = "; ".join(notes(shown))
+    facts["Not run"] = "; ".join(absent(results))
+    return {name: text for name, text in facts.items() if text}
+
+
+def _class_names(ind: str) -> tuple[str, ...]:
+    known = json.loads(files("pnml.report").joinpath("class_names.json").read_text(encoding="utf-8"))
+    return tuple(known.get(ind, ()))
+
+
+def _listed(texts: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(texts))

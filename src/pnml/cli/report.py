@@ -1,0 +1,89 @@
+"""``pnml report``: a page to open in a browser, of benchmark results or of scores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pnml.cli._errors import user_errors
+
+if TYPE_CHECKING:
+    from pnml.report import Report
+
+_OF_RESULTS = "--model, --ind and --method go with a folder of results"
+_OF_SCORES = "--images, --detector and --classes go with a table of scores"
+
+
+@user_errors()
+def report(
+    source: Annotated[
+        Path,
+        typer.Argument(help="A folder of results of `pnml bench`, or a table of `pnml score`.", exists=True),
+    ],
+    *,
+    out: Annotated[Path, typer.Option(help="The page to write.", dir_okay=False)] = Path("report.html"),
+    title: Annotated[str | None, typer.Option(help="Its title.")] = None,
+    images: Annotated[
+        Path | None, typer.Option(help="Scores: the images that were scored, for the gallery.", exists=True)
+    ] = None,
+    detector: Annotated[
+        Path | None,
+        typer.Option(
+            help="Scores: the detector, for its threshold and the spectrum of its training set.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
+    classes: Annotated[
+        Path | None,
+        typer.Option(help="Scores: a text file of class names, one a line.", exists=True, dir_okay=False),
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Results: of this network only.")] = None,
+    ind: Annotated[str | None, typer.Option(help="Results: of this in-distribution set only.")] = None,
+    method: Annotated[str | None, typer.Option(help="Results: of this method only.")] = None,
+) -> None:
+    """Write one HTML page that works offline: metrics, histograms with a threshold to move, ROC, spectrum, pictures.
+
+    Of results it always has the tables; charts and pictures of those run with `--keep-scores`.
+
+    Example: `pnml bench --ood svhn,uniform --keep-scores`, then `pnml report results --out report.html`
+
+    Example: `pnml report scores.csv --images new --detector detector.safetensors`
+    """
+    if source.is_file() or any(source.glob("*.parquet")):
+        if model or ind or method:
+            raise typer.BadParameter(f"{_OF_RESULTS}, and {source} is a table of scores")
+        made = _of_scores(source, images, detector, classes)
+    else:
+        if images or detector or classes:
+            raise typer.BadParameter(f"{_OF_SCORES}, and {source} is a folder of results")
+        made = _of_results(source, model, ind, method)
+    from dataclasses import replace
+
+    from pnml.report import write_report
+
+    path = write_report(made if title is None else replace(made, title=title), out)
+    typer.echo(f"wrote {path}, {path.stat().st_size / 1000:,.0f} kB: open it in a browser")
+
+
+def _of_results(folder: Path, model: str | None, ind: str | None, method: str | None) -> Report:
+    from pnml.bench.report import charted_groups, choose_results, report_of
+
+    results = choose_results(folder, model, ind, method)
+    groups = charted_groups(results, folder)
+    if not groups:
+        typer.echo("no scores were kept, so there are tables only: pnml bench --keep-scores keeps them", err=True)
+    elif len(groups) > 1:
+        typer.echo(f"the charts are of {groups[0]}; for others give", err=True)
+        for group in groups[1:]:
+            typer.echo(f"  {group}", err=True)
+    return report_of(results, folder)
+
+
+def _of_scores(path: Path, images: Path | None, detector: Path | None, classes: Path | None) -> Report:
+    from pnml.report.scored import report_of_scores
+
+    names = [] if classes is None else classes.read_text(encoding="utf-8").splitlines()
+    return report_of_scores(path, images=images, detector=detector, class_names=names)

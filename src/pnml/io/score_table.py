@@ -1,0 +1,73 @@
+"""Reading back the tables that ``pnml score`` writes."""
+
+from __future__ import annotations
+
+import csv
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pnml.io.parquet_files import open_parquet
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+_KINDS: dict[str, Any] = {
+    "id": np.str_,
+    "prediction": np.int64,
+    "probability": np.float64,
+    "regret": np.float64,
+    "is_ood": np.bool_,
+}
+_REQUIRED = ("id", "regret")
+_ROWS_AT_ONCE = 1 << 16
+
+
+def read_scores(path: Path) -> dict[str, NDArray[Any]]:
+    r"""Read ids (as text), regrets and, where the table has them, predictions, probabilities and decisions.
+
+    The table is a .csv or .parquet file, or a folder of .parquet files.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "scores.csv"
+    ...     _ = file.write_text("id,regret,is_ood\na.png,0.25,false\n")
+    ...     read_scores(file)
+    {'id': array(['a.png'], dtype='<U5'), 'regret': array([0.25]), 'is_ood': array([False])}
+    """
+    columns = _read_csv(path) if path.suffix == ".csv" else _read_parquet(path)
+    if missing := [name for name in _REQUIRED if name not in columns]:
+        raise ValueError(
+            f"{path} has no column {missing[0]!r}, only {', '.join(columns)}: expected a table that 'pnml score' wrote"
+        )
+    if not columns["id"]:
+        raise ValueError(f"{path} has no rows: score something first")
+    try:
+        return {name: np.asarray(columns[name], dtype=kind) for name, kind in _KINDS.items() if name in columns}
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path} holds something that is no score ({error}): write it again") from error
+
+
+def _read_csv(path: Path) -> dict[str, list[Any]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        names, *rows = list(csv.reader(file)) or [[]]
+    if any(len(row) != len(names) for row in rows):
+        raise ValueError(f"{path} has rows of different lengths: write it again")
+    columns: dict[str, list[Any]] = {name: [row[number] for row in rows] for number, name in enumerate(names)}
+    if "is_ood" in columns:
+        columns["is_ood"] = [value == "true" for value in columns["is_ood"]]
+    return columns
+
+
+def _read_parquet(path: Path) -> dict[str, list[Any]]:
+    if path.suffix != ".parquet" and not path.is_dir():
+        raise ValueError(f"{path} is no table of scores: expected a .parquet or .csv that 'pnml score' wrote")
+    file = open_parquet(path)
+    columns: dict[str, list[Any]] = {name: [] for name in file.schema.names if name in _KINDS}
+    for _, table in file.tables(list(columns), 0, _ROWS_AT_ONCE):
+        for name, values in columns.items():
+            values.extend(table.column(name).to_pylist())
+    return columns

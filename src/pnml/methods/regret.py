@@ -1,0 +1,51 @@
+"""The regret as a method of its own, to stand in one table with others; one class for each embedding scale."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pnml.detector import Detector
+from pnml.methods.protocol import Method
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from pnml.methods.view import View
+    from pnml.scaling import EmbeddingScale
+
+
+class Regret(Method):
+    """The pNML regret in nats, from a detector of its own: what it takes to fit it is seen.
+
+    Attributes:
+        embedding_scale: that of its :class:`~pnml.Detector`.
+    """
+
+    composes = False
+    embedding_scale: ClassVar[EmbeddingScale]
+
+    def fit(self, train: View, detector: Detector) -> Regret:
+        """Fit a detector on the training embeddings; the one given is not used."""
+        del detector
+        head = train.network.head
+        made = Detector(head.weight.detach(), head.bias.detach(), embedding_scale=self.embedding_scale)
+        self.detector = made.fit(train.embeddings)
+        _ = self.detector.subspace
+        return self
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The scale of the embeddings."""
+        return {"embedding_scale": self.embedding_scale}
+
+    def score(self, view: View) -> Tensor:
+        """Give the regret of every image in nats, shape (n,)."""
+        regret: Tensor = self.detector.score(view.embeddings)
+        return regret
+
+
+class PaperRegret(Regret):
+    """The regret as in the paper: embeddings of norm 1."""
+
+    name = "pnml-paper"
+    embedding_scale = "paper"

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import numpy as np
+import torch
+from scipy.special import softmax
+from torch import Tensor, nn
+
+CLASSES, FEATURES = 4, 20
+
+
+class Classifier(nn.Module):
+    """A classifier with its features and its last layer apart, as both packages like them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(6, FEATURES)
+        self.fc = nn.Linear(FEATURES, CLASSES)
+
+    def features(self, x: Tensor) -> Tensor:
+        out: Tensor = torch.tanh(self.body(x))
+        return out
+
+    def forward(self, x: Tensor, *, return_feature: bool = False) -> Tensor | tuple[Tensor, Tensor]:
+        features = self.features(x)
+        logits: Tensor = self.fc(features)
+        return (logits, features) if return_feature else logits
+
+    def get_fc(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.fc.weight.detach().cpu().numpy(), self.fc.bias.detach().cpu().numpy()
+
+
+def classifier() -> Classifier:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return Classifier().eval()
+
+
+def inputs(n: int, seed: int, scale: float = 1.0) -> Tensor:
+    return scale * torch.randn(n, 6, generator=torch.Generator().manual_seed(seed))
+
+
+def naive_regret(rows: Tensor, train: Tensor, head: nn.Linear) -> np.ndarray:
+    """The theorem in float64, from the singular values of the training rows, none of which is cut off."""
+    weight, bias = (t.detach().double().numpy() for t in (head.weight, head.bias))
+    unit, unit_train = (nn.functional.normalize(x.double()).numpy() for x in (rows, train))
+    _, singular, directions = np.linalg.svd(unit_train, full_matrices=False)
+    h = np.square(unit @ directions.T / singular).sum(axis=1)
+    p = softmax(unit @ weight.T + bias, axis=1)
+    t = (h / (1 + h))[:, None]
+    return np.asarray(np.log((p / (p + p**t * (1 - p))).sum(axis=1)))

@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import typer
+from typer.testing import CliRunner
+
+from pnml.bench.leaderboard import Board, leaderboard, render_leaderboard
+from pnml.bench.metrics import Metrics
+from pnml.bench.options import Options
+from pnml.bench.protocol import plan
+from pnml.bench.results import Result, Scores, load_results, save_result
+from pnml.bench.runner import run
+from pnml.cli.bench import bench
+from pnml.cli.leaderboard import leaderboard as command
+from pnml.methods import GROUPS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+DENSENET = "densenet-bc-100"
+
+
+def result(method: str, ood: str, auroc: float | None, **about: Any) -> Result:
+    """Give a result with one AUROC, or without scores."""
+    scores = None if auroc is None else Scores(Metrics(auroc, 0.0, 50.0, 0.0, 0.0, 0.0))
+    given = {"model": DENSENET, "ind": "cifar10", "reason": None if scores else "it failed", **about}
+    return Result(method=method, ood=ood, scores=scores, **given)
+
+
+def board(*results: Result) -> Board:
+    (found,) = leaderboard(results)
+    return found
+
+
+def test_means_over_near_and_far_sets() -> None:
+    aurocs = {"cifar100": 60.0, "svhn": 80.0, "uniform": 100.0}
+    found = board(
+        *(result("knn", ood, auroc) for ood, auroc in aurocs.items()),
+        *(result("vim", ood, 99.0) for ood in aurocs),
+    )
+    assert (found.near, found.far) == (("cifar100",), ("svhn", "uniform"))
+    assert [(s.method, s.near, s.far, s.overall) for s in found.standings] == [
+        ("vim", 99.0, 99.0, 99.0),
+        ("knn", 60.0, 90.0, 80.0),
+    ]
+    assert "Near: CIFAR-100. Far: SVHN, Uniform." in found.caption
+    assert found.notes == ()
+
+
+def test_each_cifar_is_near_to_the_other_and_nothing_to_svhn() -> None:
+    near = {}
+    for ind, ood in (("cifar10", "cifar100"), ("cifar100", "cifar10"), ("svhn", "cifar10")):
+        found = board(*(result(method, one, 70.0, ind=ind) for method in ("knn", "vim") for one in (ood, "uniform")))
+        near[ind] = found.near
+    assert near == {"cifar10": ("cifar100",), "cifar100": ("cifar10",), "svhn": ()}
+    assert found.standings[0].near is None
+    assert "Near: none." in found.caption
+
+
+def test_a_mean_over_other_sets_is_not_given() -> None:
+    found = board(
+        result("knn", "cifar100", 60.0),
+        result("knn", "svhn", 80.0),
+        result("knn", "isun", None),  # no method has it, so nobody is measured by it
+        result("vim", "cifar100", 70.0),
+        result("vim", "svhn", None),
+        result("she", "cifar100", None),
+        result("she", "svhn", None),
+        result("gen", "svhn", 90.0),
+    )
+    assert found.far == ("svhn",)
+    means = {s.method: (s.near, s.far, s.overall) for s in found.standings}
+    assert means == {
+        "knn": (60.0, 80.0, 70.0),
+        "vim": (70.0, None, None),
+        "she": (None, None, None),
+        "gen": (None, 90.0, None),
+    }
+    assert found.standings[0].method == "knn"
+    assert found.notes == (
+        "vim, SVHN: it failed",
+        "she, CIFAR-100, SVHN: it failed",
+        "gen, CIFAR-100: no result",
+    )
+
+
+def test_cost_is_of_the_method_alone() -> None:
+    seconds = {"train_embedding": 100.0, "method_fit": 2.0, "metrics": 50.0, "score": 1.0}
+    memory = [{"memory": {"bytes": mib * 2**20, "on": "cpu"}} for mib in (3, 7)]
+    found = board(
+        result("knn", "svhn", 80.0, seconds=seconds, settings=memory[0], device="cuda: H200"),
+        result("knn", "isun", 80.0, seconds={**seconds, "score": 3.0}, settings=memory[1], device="cuda: H200"),
+        result("vim", "svhn", 70.0, seconds=seconds, settings=memory[0], device="cpu: Xeon"),
+        result("gen", "svhn", 60.0, settings={"memory": {"bytes": None, "on": "cpu"}}, device="cpu: Mac"),
+        result("she", "svhn", None),
+    )
+    texts = {standing.method: standing.texts[4:] for standing in found.standings}
+    assert texts == {
+        "knn": ("4.000", "7.0 MiB (cpu)"),
+        "vim": ("3.000", "3.0 MiB"),
+        "gen": ("0.000", "–"),
+        "she": ("–", "–"),
+    }
+
+
+def test_every_network_has_its_own_board() -> None:
+    plain = [result(method, "svhn", 70.0, checkpoint=f"{DENSENET}_cifar10") for method in ("knn", "vim")]
+    mine = [replace(one, checkpoint="mine.safetensors") for one in plain]
+    lonely = result("oecc", "svhn", 70.0, checkpoint="tuned")
+    nothing = [result(method, "svhn", None, ind="cifar100") for method in ("knn", "vim")]
+    titles = [found.title for found in leaderboard([*plain, *mine, lonely, *nothing])]
+    assert titles == ["DenseNet-BC-100, CIFAR-10", "DenseNet-BC-100, CIFAR-10, mine.safetensors"]
+
+
+def test_markdown() -> None:
+    text = render_leaderboard(
+        leaderboard([result("knn", "svhn", 80.0), result("vim", "svhn", 70.5), result("she", "svhn", None)])
+    )
+    lines = text.splitlines()
+    assert lines[0] == "### DenseNet-BC-100, CIFAR-10"
+    assert lines[4] == "| Method | Near | Far  | All  | Seconds | Memory |"
+    assert lines[6] == "| knn    | –    | 80.0 | 80.0 | 0.000   | –      |"
+    assert lines[-1] == "- she, SVHN: it failed"
+
+
+def call(app: Any, line: str) -> Any:
+    made = typer.Typer()
+    made.command()(app)
+    return CliRunner().invoke(made, line.split())
+
+
+def test_the_command_prints_or_writes_markdown(tmp_path: Path) -> None:
+    for method in ("knn", "vim"):
+        save_result(result(method, "svhn", 80.0), tmp_path / "results")
+    printed = call(command, f"--results {tmp_path / 'results'}")
+    assert printed.stdout == render_leaderboard(leaderboard(load_results(tmp_path / "results")))
+    wrote = call(command, f"--results {tmp_path / 'results'} --out {tmp_path / 'docs' / 'board.md'}")
+    assert wrote.exit_code == 0
+    assert (tmp_path / "docs" / "board.md").read_text(encoding="utf-8") == printed.stdout
+    assert call(command, f"--results {tmp_path / 'nowhere'}").exit_code == 2
+
+
+def test_peers_run_beside_the_others_and_those_that_fail_say_why(small_world: Path) -> None:
+    done = run(plan(DENSENET, "cifar10", ["cifar100", "svhn"], ["peers"]), Options(out=small_world))
+    found = {(one.method, one.ood): one for one in done.results}
+    assert {method for method, _ in found} == set(GROUPS["peers"])
+    failed = {one.method: str(one.reason) for one in done.results if one.scores is None}
+    assert set(failed) == {"she"}  # random weights get some class always wrong
+    assert "she failed when fitted on 60 images" in failed["she"]
+    for method in set(GROUPS["peers"]) - {"she", "baseline", "energy"}:
+        record = json.loads((small_world / found[method, "svhn"].file_name).read_text())
+        assert record["scores"]["plus_pnml"] is None
+        assert record["seconds"]["method_fit"] > 0
+        assert record["seconds"]["score"] > 0
+        assert "regret" not in record["seconds"]
+        assert record["settings"]["memory"]["on"] == "cpu"
+    paper, baseline = found["pnml-paper", "svhn"].scores, found["baseline", "svhn"].scores
+    assert paper is not None
+    assert baseline is not None
+    assert paper.method == baseline.plus_pnml
+    (made,) = leaderboard(load_results(small_world))
+    assert len(made.standings) == len(GROUPS["peers"])
+    assert made.near == ("cifar100",)
+
+
+def test_bench_ends_with_a_leaderboard_where_peers_were_run(small_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    done = call(bench, f"--ood cifar100,svhn --method gen,maxlogit --out {small_world} --limit 20")
+    assert done.exit_code == 0, done.output
+    assert "Leaderboard: DenseNet-BC-100, CIFAR-10" in done.stdout
+    first = load_results(small_world / "limit-20")[0]
+    assert first.scores is not None
+    assert f"{first.scores.method.auroc:.1f} / –" in done.stdout
+    assert "Leaderboard" not in call(bench, f"--ood svhn --out {small_world} --limit 20").stdout
+
+
+def test_without_the_package_the_install_line_is_given(small_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pytorch_ood", None)
+    done = call(bench, f"--ood svhn --method peers --out {small_world}")
+    assert done.exit_code == 1
+    assert "pip install 'pnml[peers]'" in done.stderr

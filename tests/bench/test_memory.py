@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from pnml.bench import memory
+from pnml.bench.memory import Memory, watched_memory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CPU = torch.device("cpu")
+MIB = 2**20
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux lets the peak be measured anew")
+def test_peak_and_what_is_kept_are_told_apart() -> None:
+    with watched_memory(CPU) as before:
+        large = torch.ones(200 * MIB // 4)
+        del large
+    with watched_memory(CPU) as taken:
+        kept = torch.ones(60 * MIB // 4)
+        freed = torch.ones(100 * MIB // 4)
+        del freed
+    assert len(kept)
+    assert before.peak is not None
+    assert before.peak > 190 * MIB
+    assert taken.peak is not None
+    assert taken.kept is not None
+    assert 150 * MIB < taken.peak < 190 * MIB  # nothing of the larger peak before
+    assert 50 * MIB < taken.kept < 90 * MIB
+
+
+@pytest.mark.parametrize("has_file", [False, True])
+def test_what_cannot_be_told_is_not_told(has_file: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001
+    if has_file:
+        (tmp_path / "clear_refs").mkdir()  # there, but not to be written to
+    monkeypatch.setattr(memory, "_PROCESS", tmp_path)
+    with watched_memory(CPU) as taken:
+        pass
+    assert taken == Memory(None, None)
+
+
+def test_stages_that_build_on_each_other() -> None:
+    assert Memory(peak=100, kept=10).then(Memory(peak=20)) == 100
+    assert Memory(peak=100, kept=90).then(Memory(peak=20)) == 110
+    assert Memory(peak=100, kept=90).then(Memory()) is None
+    assert Memory().then(Memory(peak=20)) is None

@@ -1,0 +1,209 @@
+"""``pnml report`` of a table that ``pnml score`` wrote."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+from PIL import Image
+from typer.testing import CliRunner, Result
+
+from pnml.cli.report import report
+from pnml.detector import Detector
+from pnml.io.score_table import read_scores
+from pnml.io.scores import score_writer
+
+from .made import numbers_in, pictures
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "command-line.md"
+app = typer.Typer()
+app.command()(report)
+
+
+def call(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.fixture
+def detector() -> Detector:
+    rng = np.random.default_rng(0)
+    fitted = Detector(rng.normal(size=(3, 5)), rng.normal(size=3)).fit(rng.normal(size=(300, 5)))
+    fitted.calibrate(rng.normal(size=(200, 5)), false_alarm_rate=0.2)
+    return fitted
+
+
+@pytest.fixture
+def table(detector: Detector) -> dict[str, np.ndarray[Any, Any]]:
+    """Forty scored pictures, named as a folder's are."""
+    found = detector(2 * np.random.default_rng(1).normal(size=(40, 5))).to_table()
+    names = ("prediction", "probability", "regret", "p_value", "is_ood")
+    return {"id": np.array([f"sub/<{n:02d}> & co.png" for n in range(40)]), **{name: found[name] for name in names}}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Forty pictures whose first pixel is their number; one does not decode."""
+    (tmp_path / "new" / "sub").mkdir(parents=True)
+    for number, image in enumerate(pictures(40)):
+        Image.fromarray(image).save(tmp_path / "new" / "sub" / f"<{number:02d}> & co.png")
+    return tmp_path / "new"
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_table_is_read_back_as_it_was_written(
+    tmp_path: Path, table: dict[str, np.ndarray[Any, Any]], suffix: str
+) -> None:
+    path = tmp_path / f"scores{suffix}"
+    score_writer(path)(path, [{name: column[:25] for name, column in table.items()}])
+    found = read_scores(path)
+    assert found.keys() == table.keys() - {"p_value"}
+    for name, column in found.items():
+        np.testing.assert_array_equal(column, table[name][:25])
+
+
+def test_a_folder_of_tables_is_one_table(tmp_path: Path, table: dict[str, np.ndarray[Any, Any]]) -> None:
+    (tmp_path / "scores").mkdir()
+    for number, rows in enumerate((slice(30), slice(30, None))):
+        path = tmp_path / "scores" / f"{number}.parquet"
+        score_writer(path)(path, [{name: column[rows] for name, column in table.items()}])
+    np.testing.assert_array_equal(read_scores(tmp_path / "scores")["regret"], table["regret"])
+    assert call(tmp_path / "scores", "--out", tmp_path / "report.html").exit_code == 0
+    assert numbers_in((tmp_path / "report.html").read_text(encoding="utf-8"))["sets"][0]["count"] == 40
+
+
+def test_a_scored_folder(
+    tmp_path: Path, table: dict[str, np.ndarray[Any, Any]], folder: Path, detector: Detector
+) -> None:
+    scores, out = tmp_path / "scores.csv", tmp_path / "pages" / "mine.html"
+    score_writer(scores)(scores, [table])
+    detector.save(tmp_path / "detector.safetensors")
+    (tmp_path / "names.txt").write_text("ant\nbee\ncat\n", encoding="utf-8")
+    worst = table["id"][np.argmax(table["regret"])]
+    (folder / worst).write_bytes(b"broken since")
+    done = call(
+        scores, "--out", out, "--images", folder, "--detector", tmp_path / "detector.safetensors",
+        "--classes", tmp_path / "names.txt", "--title", "My <pictures>",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert f"wrote {out}" in done.stdout
+    page = out.read_text(encoding="utf-8")
+    found = numbers_in(page)
+    assert detector.threshold is not None
+    assert found["grid"][found["start"]] == detector.threshold.value
+    assert found["spectrum"]["count"] == 5
+    assert "My &lt;pictures&gt;" in page
+    assert "fitted on 300 samples, rank 5" in page
+    assert page.count("<img") == 23
+    assert page.count("no picture") == 1
+    flagged = found["sets"][0]["count"] - found["sets"][0]["kept"][found["start"]]
+    assert flagged == table["is_ood"].sum() > 0
+    best = int(np.argmin(table["regret"]))
+    assert f"<b>{['ant', 'bee', 'cat'][table['prediction'][best]]}</b> {100 * table['probability'][best]:.1f}%" in page
+
+
+def test_scores_alone_keep_the_tables_decisions(
+    tmp_path: Path, table: dict[str, np.ndarray[Any, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, decisions in {
+        "some": table["is_ood"],
+        "all": table["is_ood"] | True,
+        "none": table["is_ood"] & False,
+    }.items():
+        path = tmp_path / f"{name}.parquet"
+        score_writer(path)(path, [{**table, "is_ood": decisions}])
+        assert call(path).exit_code == 0
+        found = numbers_in(Path("report.html").read_text(encoding="utf-8"))
+        one = found["sets"][0]
+        assert one["count"] - one["kept"][found["start"]] == decisions.sum()
+        assert found["origin"] == "calibrated"
+
+
+def test_before_calibration_the_threshold_keeps_most(tmp_path: Path) -> None:
+    path = tmp_path / "scores.csv"
+    path.write_text("id,regret\n" + "".join(f"{n},{n / 100}\n" for n in range(100)), encoding="utf-8")
+    assert call(path, "--out", tmp_path / "report.html").exit_code == 0
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    found = numbers_in(page)
+    assert found["grid"][found["start"]] == 0.94
+    assert "<b>" not in page.split("<script")[0]
+    assert 'title="99">99</span>' in page
+
+
+def test_pictures_in_parquet_are_found_by_row_number(tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    encoded = []
+    for number, image in enumerate(pictures(3)):
+        Image.fromarray(image).save(tmp_path / f"{number}.png")
+        encoded.append((tmp_path / f"{number}.png").read_bytes())
+    parquet.write_table(arrow.table({"image": encoded}), tmp_path / "new.parquet")
+    scores = tmp_path / "scores.csv"
+    scores.write_text("id,regret\n0,0.5\n2,0.1\n", encoding="utf-8")
+    done = call(scores, "--images", tmp_path / "new.parquet", "--out", tmp_path / "report.html")
+    assert done.exit_code == 0, done.output
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert page.index("2 of new.parquet") < page.index("0 of new.parquet")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("id,regret\n", "has no rows"),
+        ("", "has no column 'id'"),
+        ("id,score\na,1\n", "has no column 'regret', only id, score"),
+        ("id,regret\na,1\nb\n", "has rows of different lengths"),
+        ("id,regret\na,high\n", "holds something that is no score"),
+        ("id,regret\na,nan\n", "has a regret of nan"),
+    ],
+)
+def test_a_table_that_is_none_is_refused(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "scores.csv"
+    path.write_text(content, encoding="utf-8")
+    done = call(path, "--out", tmp_path / "report.html")
+    assert done.exit_code == 1
+    assert message in done.stderr
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_mistakes_are_explained(tmp_path: Path, folder: Path) -> None:
+    scores = tmp_path / "scores.csv"
+    with scores.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([["id", "regret"], ["elsewhere.png", 0.1]])
+    (tmp_path / "scores.txt").write_text("", encoding="utf-8")
+    (tmp_path / "empty").mkdir()
+    mistakes: dict[str, tuple[object, ...]] = {
+        "no id of": (scores, "--images", folder),
+        "is no table of scores": (tmp_path / "scores.txt",),
+        "there are no results in": (tmp_path / "empty",),
+        "go with a folder of results": (scores, "--model", "resnet-34"),
+        "go with a table of scores": (tmp_path / "empty", "--images", folder),
+    }
+    for message, words in mistakes.items():
+        done = call(*words, "--out", tmp_path / "report.html")
+        assert done.exit_code != 0
+        assert message in " ".join(done.stderr.replace("│", " ").split())
+
+
+def test_the_guides_command_runs(
+    tmp_path: Path,
+    table: dict[str, np.ndarray[Any, Any]],
+    folder: Path,
+    detector: Detector,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (command,) = re.findall(r"^pnml report (.*)$", GUIDE.read_text(encoding="utf-8"), re.MULTILINE)
+    score_writer(Path("new.parquet"))(Path("new.parquet"), [table])
+    detector.save("from_images.safetensors")
+    done = call(*command.split())
+    assert done.exit_code == 0, done.output
+    assert Path("new.html").stat().st_size > 10_000
+
+
+def test_help_has_an_example() -> None:
+    assert "pnml report scores.csv" in call("--help").stdout
