@@ -4,11 +4,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test lint clean
+.PHONY: help demo test lint bench clean
 
 help:
-	@echo "make demo   set up .venv and run the demonstration"
+	@echo "make demo   set up .venv, show a real network pictures it does not know, and write a report of it"
 	@echo "make test   set up .venv and run every check: ruff, mypy, doctests, tests with coverage"
+	@echo "make bench  set up .venv and measure speed beside the peers (about ten minutes, on a quiet machine)"
 	@echo "make clean  remove .venv and everything the other commands made"
 
 .venv/installed: pyproject.toml constraints.txt
@@ -19,9 +20,7 @@ help:
 	@touch $@
 
 demo: .venv/installed
-	@echo "== The Iris experiment of the paper: regret of a single-layer network, drawn into out/figures"
-	$(BIN)/pnml figures iris --out out/figures
-	$(BIN)/pnml figures simulation --out out/figures
+	$(BIN)/pnml demo --out out/demo
 
 lint: .venv/installed
 	@echo "== ruff and mypy"
@@ -32,6 +31,9 @@ lint: .venv/installed
 test: lint
 	@echo "== Tests and doctests, with branch coverage"
 	$(BIN)/python -m pytest -n auto --cov --cov-report=term
+
+bench: .venv/installed
+	$(BIN)/python benchmarks/speed.py
 
 clean:
 	rm -rf .venv out .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import typer
 
-from pnml.cli import bench, calibrate, data, export, figures, fit, inspect, score, tables, train
+from pnml.cli import (
+    bench,
+    calibrate,
+    data,
+    demo,
+    export,
+    figures,
+    fit,
+    inspect,
+    leaderboard,
+    report,
+    score,
+    tables,
+    train,
+)
 
 app = typer.Typer(
     name="pnml",
@@ -14,12 +28,15 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
 )
 for command in (
+    demo.demo,
     fit.fit,
     calibrate.calibrate,
     score.score,
     inspect.inspect,
     export.export,
+    report.report,
     bench.bench,
+    leaderboard.leaderboard,
     tables.tables,
     train.train,
 ):
