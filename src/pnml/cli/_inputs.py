@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -14,6 +14,7 @@ from pnml.io.embedded import EmbeddedImages
 from pnml.io.embeddings import EmbeddingFile, open_embeddings
 from pnml.io.images import open_images
 from pnml.io.model import load_model
+from pnml.io.place import Place, place_of
 from pnml.io.preparation import Preparation
 from pnml.io.stamp import file_stamp
 from pnml.progress import track
@@ -25,13 +26,32 @@ if TYPE_CHECKING:
 
     from pnml.torch_guard import Guard
 
+
+def _existing(text: str) -> Place:
+    place = place_of(text)
+    if isinstance(place, Path) and not place.exists():
+        raise typer.BadParameter(f"{text!r} does not exist")
+    return place
+
+
 DetectorFile = Annotated[Path, typer.Argument(help="A detector written by `pnml fit`.", exists=True, dir_okay=False)]
 EmbeddingsOption = Annotated[
-    Path | None,
-    typer.Option("--embeddings", help="Embeddings: .npy, .npz or .parquet.", exists=True, dir_okay=False),
+    Any,
+    typer.Option(
+        "--embeddings",
+        help="Embeddings: .npy, .npz, .parquet, or a folder of .parquet files, also s3://, gs://, ...",
+        parser=_existing,
+        metavar="PATH",
+    ),
 ]
 ImagesOption = Annotated[
-    Path | None, typer.Option("--images", help="Images: a folder or a .parquet file.", exists=True)
+    Any,
+    typer.Option(
+        "--images",
+        help="Images: a folder, or a .parquet file, also s3://, gs://, ...",
+        parser=_existing,
+        metavar="PATH",
+    ),
 ]
 ModelOption = Annotated[
     str | None,
@@ -47,6 +67,17 @@ StdOption = Annotated[str | None, typer.Option("--std", help="Channel standard d
 BatchSizeOption = Annotated[int, typer.Option("--batch-size", help="Images that go through the model at once.", min=1)]
 StrictOption = Annotated[bool, typer.Option("--strict", help="Stop at an image that does not decode.")]
 
+Engine = Literal["plain", "ray"]
+EngineOption = Annotated[
+    Engine,
+    typer.Option(
+        "--engine", help="plain: this process; ray: all cores of this machine, or the cluster at RAY_ADDRESS."
+    ),
+]
+CpusOption = Annotated[
+    int | None, typer.Option("--cpus", help="With --engine ray on this machine: use so many cores.", min=1)
+]
+
 _EITHER = "give either --embeddings, or --images and the --model that embeds them"
 
 
@@ -54,8 +85,8 @@ _EITHER = "give either --embeddings, or --images and the --model that embeds the
 class Inputs:
     """What was given for these options."""
 
-    embeddings: Path | None
-    images: Path | None
+    embeddings: Place | None
+    images: Place | None
     model: str | None
     weights: Path | None
     size: int | None
@@ -111,6 +142,12 @@ def read(
     total = -(-(samples.count - start) // samples.chunk_rows)
     for chunk in track(samples.chunks(start), what, total=total):
         yield check(chunk, samples.path, n_features, unit_norm=unit_norm)
+
+
+def check_engine(engine: Engine, cpus: int | None) -> None:
+    """Refuse a number of cores that would not be heeded."""
+    if engine == "plain" and cpus is not None:
+        raise typer.BadParameter("--cpus goes with --engine ray only")
 
 
 def report_skipped(skipped: list[str], samples: Samples) -> None:

@@ -1,5 +1,6 @@
 """``pnml fit``: a detector from training embeddings, or from training images and their model."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +9,9 @@ import typer
 from pnml.cli._errors import user_errors
 from pnml.cli._inputs import (
     BatchSizeOption,
+    CpusOption,
     EmbeddingsOption,
+    EngineOption,
     ImagesOption,
     Inputs,
     MeanOption,
@@ -17,6 +20,7 @@ from pnml.cli._inputs import (
     StdOption,
     StrictOption,
     WeightsOption,
+    check_engine,
     read,
     report_skipped,
 )
@@ -58,8 +62,13 @@ def fit(
     batch_size: BatchSizeOption = 128,
     strict: StrictOption = False,
     embedding_scale: Annotated[
-        EmbeddingScale, typer.Option(help="Embeddings of norm 1, as in the paper, or as they are.")
-    ] = "paper",
+        EmbeddingScale,
+        typer.Option(
+            help="How long embeddings are made: auto sees near- and far-OOD; norm 1 as in the paper; as they are."
+        ),
+    ] = "auto",
+    engine: EngineOption = "plain",
+    cpus: CpusOption = None,
 ) -> None:
     """Fit a detector on the training set: its embeddings and the last layer, or its images and the model.
 
@@ -70,22 +79,26 @@ def fit(
     Example: `pnml fit --embeddings train.npy --head head.npz --out detector.safetensors`
 
     Example: `pnml fit --model mine:create --images train/ --size 32 --out detector.safetensors`
+
+    Example: `pnml fit --embeddings s3://bucket/train/ --head head.npz --engine ray --out detector.safetensors`
     """
+    check_engine(engine, cpus)
     if (head is None) != (embeddings is None):
         raise typer.BadParameter("--embeddings and --head go together")
     if head is not None and head_layer is not None:
         raise typer.BadParameter("--head-layer goes with --images only")
     out.parent.mkdir(parents=True, exist_ok=True)
     inputs = Inputs(embeddings, images, model, weights, size, mean, std, batch_size, strict)
-    unit_norm = embedding_scale == "paper"
+    unit_norm = embedding_scale != "natural"
+    add_up = _sum if engine == "plain" else partial(_sum_on_ray, cpus=cpus)
     samples: Samples
     if head is not None:
         detector = Detector(*read_head(head), embedding_scale=embedding_scale)
         samples = inputs.open_embeddings()
-        statistic = _sum(samples, detector.n_features, unit_norm=unit_norm)
+        statistic = add_up(samples, detector.n_features, unit_norm=unit_norm)
     else:
         samples = embedded = inputs.open_images(lambda network: _guard(network, head_layer))
-        statistic = _sum(samples, None, unit_norm=unit_norm)
+        statistic = add_up(samples, None, unit_norm=unit_norm)
         layer = embedded.guard.head
         detector = Detector(layer.weight, layer.bias, embedding_scale=embedding_scale)
     detector.merge(statistic).save(out)
@@ -111,5 +124,14 @@ def _sum(samples: Samples, n_features: int | None, *, unit_norm: bool) -> Correl
         skipped += chunk.skipped
         if len(chunk.ids):
             statistic.update(chunk.embeddings)
+    report_skipped(skipped, samples)
+    return statistic
+
+
+def _sum_on_ray(samples: Samples, n_features: int | None, *, unit_norm: bool, cpus: int | None) -> Correlation:
+    """Do the same on all cores of this machine, or on a cluster."""
+    from pnml.engines.ray import summed
+
+    statistic, skipped = summed(samples, n_features, unit_norm=unit_norm, cpus=cpus)
     report_skipped(skipped, samples)
     return statistic

@@ -2,18 +2,19 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 
-from pnml._arrays import to_numpy
 from pnml._files import atomic_path
 from pnml.cli._errors import user_errors
 from pnml.cli._inputs import (
     BatchSizeOption,
+    CpusOption,
     DetectorFile,
     EmbeddingsOption,
+    EngineOption,
     ImagesOption,
     Inputs,
     MeanOption,
@@ -22,28 +23,37 @@ from pnml.cli._inputs import (
     StdOption,
     StrictOption,
     WeightsOption,
+    check_engine,
     read,
     report_skipped,
 )
 from pnml.cli._tally import Tally
 from pnml.detector import Detector
-from pnml.io.chunk import Chunk, Samples
+from pnml.io.chunk import Samples
 from pnml.io.parts import Columns, Part, Parts
-from pnml.io.scores import score_writer
+from pnml.io.place import Place, place_of
+from pnml.io.scores import score_chunk, score_writer
 from pnml.io.stamp import content_digest
-from pnml.learner import log_softmax
+
+if TYPE_CHECKING:
+    from pnml.engines.summary import Summary
 
 CHUNKS_PER_PART = 16
 """How many chunks are scored between two points from which a killed run can go on."""
-
-_COLUMNS = ("prediction", "probability", "regret", "p_value", "is_ood")
 
 
 @user_errors()
 def score(
     *,
     detector: DetectorFile,
-    out: Annotated[Path, typer.Option(help="The table to write: .parquet or .csv.", dir_okay=False)],
+    out: Annotated[
+        Any,
+        typer.Option(
+            help="The table to write: .parquet or .csv; with --engine ray a folder for .parquet files, also s3://, ...",
+            parser=place_of,
+            metavar="PATH",
+        ),
+    ],
     embeddings: EmbeddingsOption = None,
     images: ImagesOption = None,
     model: ModelOption = None,
@@ -56,6 +66,8 @@ def score(
     restart: Annotated[
         bool, typer.Option("--restart", help="Start over instead of going on with a killed run.")
     ] = False,
+    engine: EngineOption = "plain",
+    cpus: CpusOption = None,
 ) -> None:
     """Score every sample: id, prediction, probability, regret in nats, and once calibrated p_value and is_ood.
 
@@ -65,9 +77,17 @@ def score(
     Example: `pnml score detector.safetensors --embeddings new.parquet --out scores.parquet`
 
     Example: `pnml score detector.safetensors --model mine:create --images new/ --size 32 --out scores.csv`
+
+    Example: `pnml score detector.safetensors --embeddings s3://bucket/new/ --engine ray --out s3://bucket/scores`
     """
-    write = score_writer(out)
+    check_engine(engine, cpus)
     inputs = Inputs(embeddings, images, model, weights, size, mean, std, batch_size, strict)
+    if engine == "ray":
+        _score_on_ray(*inputs.open_with_detector(detector), out, restart=restart, cpus=cpus)
+        return
+    if not isinstance(out, Path) or out.is_dir():
+        raise typer.BadParameter(f"{out} is no file of this machine: --engine ray writes folders", param_hint="--out")
+    write = score_writer(out)
     samples, fitted = inputs.open_with_detector(detector)
     parts = Parts(out)
     start = parts.begin({**samples.stamp(), "detector": content_digest(detector)}, restart=restart)
@@ -81,7 +101,18 @@ def score(
         write(partial, _tables(parts, tally, samples))
     joined.replace(out)
     parts.remove()
-    _summarise(tally, fitted, samples, out)
+    shares = {"least": 0.0, "5%": 0.05, "median": 0.5, "95%": 0.95, "most": 1.0}
+    _summarise(tally, {name: tally.quantile(share) for name, share in shares.items()}, fitted, samples, out)
+
+
+def _score_on_ray(samples: Samples, detector: Detector, out: Place, *, restart: bool, cpus: int | None) -> None:
+    """Score on all cores of this machine, or on a cluster, into a folder."""
+    from pnml.engines.ray import scored
+
+    summary = scored(samples, detector, out, restart=restart, cpus=cpus)
+    report_skipped(list(summary.skipped), samples)
+    values = {"least": summary.least, "mean": summary.mean, "most": summary.most}
+    _summarise(summary, values, detector, samples, out)
 
 
 def _score_from(start: int, samples: Samples, detector: Detector, parts: Parts) -> None:
@@ -91,21 +122,12 @@ def _score_from(start: int, samples: Samples, detector: Detector, parts: Parts) 
     for number, chunk in enumerate(read(samples, "score", detector.n_features, start=start), start=1):
         skipped += chunk.skipped
         if len(chunk.ids):
-            tables.append(_assess(chunk, detector))
+            tables.append(score_chunk(chunk, detector))
         if number % CHUNKS_PER_PART == 0 or chunk.stop == samples.count:
             names = tables[0] if tables else ()
             columns = {name: np.concatenate([table[name] for table in tables]) for name in names}
             parts.write(start, chunk.stop, Part(columns, skipped))
             start, tables, skipped = chunk.stop, [], []
-
-
-def _assess(chunk: Chunk, detector: Detector) -> Columns:
-    """Score a chunk; prediction and probability are the model's own where it ran."""
-    table = detector(chunk.embeddings).to_table()
-    if chunk.logits is not None:
-        log_p = log_softmax(to_numpy(chunk.logits))
-        table.update(prediction=log_p.argmax(axis=-1), probability=np.exp(log_p.max(axis=-1)))
-    return {"id": chunk.ids, **{name: table[name] for name in _COLUMNS if name in table}}
 
 
 def _tables(parts: Parts, tally: Tally, samples: Samples) -> Iterator[Columns]:
@@ -117,15 +139,15 @@ def _tables(parts: Parts, tally: Tally, samples: Samples) -> Iterator[Columns]:
     report_skipped(tally.skipped, samples)
 
 
-def _summarise(tally: Tally, detector: Detector, samples: Samples, out: Path) -> None:
-    typer.echo(f"scored {tally.rows:,} rows of {samples.path} into {out}")
-    shares = {"least": 0.0, "5%": 0.05, "median": 0.5, "95%": 0.95, "most": 1.0}
-    values = ", ".join(f"{name} {tally.quantile(share):.4g}" for name, share in shares.items())
-    typer.echo(f"regret in nats: {values}")
+def _summarise(
+    counts: "Tally | Summary", regrets: dict[str, float], detector: Detector, samples: Samples, out: Place
+) -> None:
+    typer.echo(f"scored {counts.rows:,} rows of {samples.path} into {out}")
+    typer.echo("regret in nats: " + ", ".join(f"{name} {value:.4g}" for name, value in regrets.items()))
     if detector.threshold is None:
         typer.echo("no threshold is set, so no p_value and is_ood: pnml calibrate sets one")
     else:
         typer.echo(
-            f"{tally.flagged:,} ({tally.flagged / tally.rows:.1%}) flagged as out-of-distribution, "
+            f"{counts.flagged:,} ({counts.flagged / counts.rows:.1%}) flagged as out-of-distribution, "
             f"with a regret above {detector.threshold.value:.6g}"
         )

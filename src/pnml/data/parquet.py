@@ -50,7 +50,7 @@ def read_parquet(path: Path, selection: Selection, *, strict: bool = False) -> C
     return gather(encoded, np.asarray(labels, dtype=np.int64) if whole else None, total, fit=fit, strict=strict)
 
 
-def image_columns(path: Path, schema: Any) -> tuple[str, str | None]:
+def image_columns(path: Path | str, schema: Any) -> tuple[str, str | None]:
     """The names of the columns of pictures and of labels."""
     types = require("pyarrow.types", extra="parquet", what="reading parquet")
 

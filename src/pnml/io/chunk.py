@@ -12,11 +12,11 @@ from pnml._arrays import to_numpy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from pnml._arrays import Array
+    from pnml.io.place import Place
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Samples(Protocol):
     """Embeddings in a file, or images and the model that embeds them: read in order, a chunk at a time."""
 
     @property
-    def path(self) -> Path:
+    def path(self) -> Place:
         """The file or folder read."""
 
     @property
@@ -55,6 +55,10 @@ class Samples(Protocol):
     def chunk_rows(self) -> int:
         """How many of them a chunk covers; the last one may cover fewer."""
 
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """The rows from which reading can begin without reading what comes before; any row when empty."""
+
     def chunks(self, start: int = 0) -> Iterator[Chunk]:
         """Yield the samples from row ``start`` on."""
 
@@ -62,7 +66,7 @@ class Samples(Protocol):
         """Say what is read and how, so that a change between two runs is noticed."""
 
 
-def check(chunk: Chunk, path: Path, n_features: int | None, *, unit_norm: bool = False) -> Chunk:
+def check(chunk: Chunk, path: Place, n_features: int | None, *, unit_norm: bool = False) -> Chunk:
     """Return the chunk if a detector can use it; name the first row that it cannot use by its place in the file.
 
     Args:
@@ -91,7 +95,7 @@ def check(chunk: Chunk, path: Path, n_features: int | None, *, unit_norm: bool =
     return chunk
 
 
-def _named(chunk: Chunk, path: Path, row: int) -> str:
+def _named(chunk: Chunk, path: Place, row: int) -> str:
     position, name = chunk.positions[row], chunk.ids[row]
     called = "" if name == position else f" (id {name})"
     return f"row {position} of {path}, counted from 0{called},"

@@ -11,11 +11,11 @@ from pnml.io.chunk import Chunk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     import torch
 
     from pnml.io.images import Images
+    from pnml.io.place import Place
     from pnml.io.preparation import Preparation
     from pnml.torch_guard import Guard
 
@@ -41,7 +41,7 @@ class EmbeddedImages:
     made_by: dict[str, Any]
 
     @property
-    def path(self) -> Path:
+    def path(self) -> Place:
         """Where the images are."""
         return self.images.path
 
@@ -49,6 +49,11 @@ class EmbeddedImages:
     def count(self) -> int:
         """How many there are, those that do not decode included."""
         return self.images.count
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """The images from which reading can begin without reading what comes before; any when empty."""
+        return self.images.starts
 
     def chunks(self, start: int = 0) -> Iterator[Chunk]:
         """Yield the embeddings of the images from number ``start`` on."""

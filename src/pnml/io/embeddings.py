@@ -1,4 +1,4 @@
-"""Embeddings in a file, of any of the formats people keep them in."""
+"""Embeddings in files, of any of the formats people keep them in."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import numpy as np
 from pnml.io.chunk import Chunk
 from pnml.io.numpy_files import open_npy, open_npz
 from pnml.io.parquet_files import open_embeddings_parquet
-from pnml.io.stamp import file_stamp
+from pnml.io.stamp import place_stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from pnml.io.place import Place
     from pnml.io.stored import Stored
 
 CHUNK_BYTES = 1 << 25
@@ -30,7 +31,7 @@ _OPENERS: dict[str, Callable[[Path], Stored]] = {
 
 @dataclass(frozen=True)
 class EmbeddingFile:
-    """Embeddings of shape (N, M) in a file, read in chunks of bounded memory.
+    """Embeddings of shape (N, M) in a file or a folder of files, read in chunks of bounded memory.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -41,8 +42,9 @@ class EmbeddingFile:
     [(3, 3)]
     """
 
-    path: Path
+    path: Place
     stored: Stored
+    chunk_rows: int
 
     @property
     def count(self) -> int:
@@ -50,9 +52,9 @@ class EmbeddingFile:
         return self.stored.count
 
     @property
-    def chunk_rows(self) -> int:
-        """How many of them are read at a time."""
-        return max(1, CHUNK_BYTES // (8 * self.stored.width))
+    def starts(self) -> tuple[int, ...]:
+        """The rows from which reading can begin without reading what comes before; any row when empty."""
+        return self.stored.starts
 
     def chunks(self, start: int = 0) -> Iterator[Chunk]:
         """Yield the rows from ``start`` on."""
@@ -63,14 +65,20 @@ class EmbeddingFile:
 
     def stamp(self) -> dict[str, Any]:
         """Say which file is read."""
-        return {"input": file_stamp(self.path)}
+        return {"input": place_stamp(self.path)}
 
 
-def open_embeddings(path: Path) -> EmbeddingFile:
-    """Open an ``.npy``, ``.npz`` or ``.parquet`` file of embeddings."""
-    if path.suffix not in _OPENERS:
-        raise ValueError(f"{path} is no file of embeddings: expected one of {', '.join(_OPENERS)}")
-    stored = _OPENERS[path.suffix](path)
+def open_embeddings(path: Place) -> EmbeddingFile:
+    """Open embeddings: an ``.npy``, ``.npz`` or ``.parquet`` file, a folder of ``.parquet`` files, or a URI of parquet.
+
+    The files of a folder are one table, in the order of their paths.
+    """
+    if isinstance(path, str) or path.is_dir():
+        stored = open_embeddings_parquet(path)
+    elif path.suffix in _OPENERS:
+        stored = _OPENERS[path.suffix](path)
+    else:
+        raise ValueError(f"{path} is no file of embeddings: expected one of {', '.join(_OPENERS)}, or a folder")
     if stored.count == 0 or stored.width == 0:
         raise ValueError(f"{path} is empty: {stored.count} rows of {stored.width} features")
-    return EmbeddingFile(path, stored)
+    return EmbeddingFile(path, stored, chunk_rows=max(1, CHUNK_BYTES // (8 * stored.width)))

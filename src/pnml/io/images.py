@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pnml.data.folder import SUFFIXES, image_files
 from pnml.data.parquet import bytes_of, image_columns
-from pnml.io.parquet_files import ids_of, open_parquet, tables
-from pnml.io.stamp import file_stamp, folder_stamp
+from pnml.io.parquet_files import ids_of, open_parquet
+from pnml.io.stamp import folder_stamp, place_stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from pnml.data.decode import Encoded
+    from pnml.io.place import Place
 
 
 @dataclass(frozen=True)
@@ -26,24 +27,27 @@ class Images:
     """Encoded images.
 
     Attributes:
-        path: the folder or the parquet file.
+        path: the folder of images, or the parquet file or files.
         count: how many images it holds.
         read: ``read(start, size)`` yields ids and encoded images from ``start`` on, ``size`` at a time.
         stamp: says which images they are.
+        starts: the images from which reading can begin without reading what comes before; any when empty.
     """
 
-    path: Path
+    path: Place
     count: int
     read: Callable[[int, int], Iterator[tuple[NDArray[Any], list[Encoded]]]]
     stamp: Callable[[], dict[str, Any]]
+    starts: tuple[int, ...] = ()
 
 
-def open_images(path: Path) -> Images:
-    """Open a folder of image files (at any depth, sorted by path) or a parquet file with a column of images.
+def open_images(path: Place) -> Images:
+    """Open a folder of image files (at any depth, sorted by path), or parquet with a column of images.
 
-    The ids of files are their paths below the folder; those of a parquet file its column ``id``, or the row numbers.
+    Parquet is a file on this machine, or a file or folder in a store. The ids of image files are their paths below the
+    folder; those of parquet are its column ``id``, or the row numbers.
     """
-    images = _open_folder(path) if path.is_dir() else _open_parquet(path)
+    images = _open_folder(path) if isinstance(path, Path) and path.is_dir() else _open_parquet(path)
     if images.count == 0:
         raise ValueError(f"{path} is empty: no images to read")
     return images
@@ -63,18 +67,17 @@ def _open_folder(folder: Path) -> Images:
     return Images(folder, len(files), read, lambda: folder_stamp(folder, files))
 
 
-def _open_parquet(path: Path) -> Images:
-    if path.suffix != ".parquet":
+def _open_parquet(path: Place) -> Images:
+    if isinstance(path, Path) and path.suffix != ".parquet":
         raise ValueError(f"{path} is neither a folder of images nor a .parquet file")
-    with open_parquet(path) as file:
-        count, schema = file.metadata.num_rows, file.schema_arrow
-    column, _ = image_columns(path, schema)
-    columns = [column, *(["id"] if "id" in schema.names else [])]
+    files = open_parquet(path)
+    column, _ = image_columns(path, files.schema)
+    columns = [column, *(["id"] if "id" in files.schema.names else [])]
 
     def read(start: int, size: int) -> Iterator[tuple[NDArray[Any], list[Encoded]]]:
-        for first, table in zip(range(start, count, size), tables(path, columns, start, size), strict=True):
+        for first, table in files.tables(columns, start, size):
             ids = ids_of(table, first)
             encoded: list[Encoded] = [bytes_of(value) for value in table.column(column).to_pylist()]
             yield np.arange(first, first + len(encoded)) if ids is None else ids, encoded
 
-    return Images(path, count, read, lambda: file_stamp(path))
+    return Images(path, files.count, read, lambda: place_stamp(path), files.starts)

@@ -2,50 +2,115 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pnml._extras import require
+from pnml.io.place import Place, parquet_files_at
 from pnml.io.stored import Stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
 _BUFFER = 1 << 16  # bytes read ahead per column; without it whole row groups are held
+_REMOTE_BUFFER = 1 << 23  # the same for all columns of a store, where every read is a request
+_FOOTERS_AT_ONCE = 16
 
 
-def open_parquet(path: Path) -> Any:
-    """Open a parquet file for reading in pieces."""
-    parquet = require("pyarrow.parquet", extra="parquet", what="reading parquet")
-    try:
-        return parquet.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER)
-    except ValueError as error:
-        raise ValueError(f"{path} is no whole parquet file ({error}): write it again") from error
+@dataclass(frozen=True)
+class ParquetFiles:
+    """A parquet file, or several of the same columns one after the other, as one table.
 
+    Attributes:
+        place: the file, or the folder of files.
+        filesystem: pyarrow's, where they are.
+        files: the path of every file, and the rows of each of its row groups.
+        schema: the columns.
+    """
 
-def tables(path: Path, columns: list[str], start: int, size: int) -> Iterator[Any]:
-    """Yield tables of ``size`` rows (fewer only at the end) from row ``start`` on; earlier row groups are not read."""
-    arrow = require("pyarrow", extra="parquet", what="reading parquet")
-    with open_parquet(path) as file:
-        counts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
-        first = 0
-        while first < len(counts) and counts[first] <= start:
-            start -= counts[first]
-            first += 1
-        held = None
-        for batch in file.iter_batches(size, row_groups=range(first, len(counts)), columns=columns):
-            rest = arrow.Table.from_batches([batch.slice(start)])
-            start = max(0, start - batch.num_rows)
+    place: Place
+    filesystem: Any
+    files: tuple[tuple[str, tuple[int, ...]], ...]
+    schema: Any
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        return sum(sum(groups) for _, groups in self.files)
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """The first row of every row group."""
+        return (0, *accumulate(rows for _, groups in self.files for rows in groups))[:-1]
+
+    def tables(self, columns: list[str], start: int, size: int) -> Iterator[tuple[int, Any]]:
+        """Yield the number of the first row, and a table of ``size`` rows (fewer only at the end), from ``start`` on.
+
+        Earlier row groups are not read.
+        """
+        arrow = require("pyarrow", extra="parquet", what="reading parquet")
+        first, held = start, None
+        for batch in self._batches(columns, start, size):
+            rest = arrow.Table.from_batches([batch]).replace_schema_metadata()
             held = rest if held is None else arrow.concat_tables([held, rest])
             while held.num_rows >= size:
-                yield held.slice(0, size)
-                held = held.slice(size)
+                yield first, held.slice(0, size)
+                first, held = first + size, held.slice(size)
         if held is not None and held.num_rows:
-            yield held
+            yield first, held
+
+    def _batches(self, columns: list[str], start: int, size: int) -> Iterator[Any]:
+        for path, groups in self.files:
+            skipped = 0
+            while skipped < len(groups) and groups[skipped] <= start:
+                start -= groups[skipped]
+                skipped += 1
+            if skipped == len(groups):
+                continue
+            with _opened(self.filesystem, path, len(columns)) as file:
+                for batch in file.iter_batches(size, row_groups=range(skipped, len(groups)), columns=columns):
+                    yield batch.slice(start)
+                    start = max(0, start - batch.num_rows)
+
+
+def open_parquet(place: Place) -> ParquetFiles:
+    """Open a parquet file, or all those of a folder, for reading in pieces; only their footers are read now."""
+    filesystem, found = parquet_files_at(place)
+
+    def footer(path: str) -> tuple[tuple[int, ...], Any]:
+        with _opened(filesystem, path) as file:
+            groups = range(file.num_row_groups)
+            return tuple(file.metadata.row_group(group).num_rows for group in groups), file.schema_arrow
+
+    paths = [info.path for info in found]
+    with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
+        footers = list(pool.map(footer, paths))
+    schema = footers[0][1]
+    for path, (_, other) in zip(paths, footers, strict=True):
+        if not other.equals(schema):
+            raise ValueError(f"the columns of {path} are not those of {paths[0]}: leave files of other tables out")
+    files = tuple((path, groups) for path, (groups, _) in zip(paths, footers, strict=True))
+    return ParquetFiles(place, filesystem, files, schema)
+
+
+@contextmanager
+def _opened(filesystem: Any, path: str, columns: int = 1) -> Iterator[Any]:
+    parquet = require("pyarrow.parquet", extra="parquet", what="reading parquet")
+    buffer = _BUFFER if filesystem.type_name == "local" else max(_BUFFER, _REMOTE_BUFFER // columns)
+    with filesystem.open_input_file(path) as source:
+        try:
+            file = parquet.ParquetFile(source, pre_buffer=False, buffer_size=buffer)
+        except ValueError as error:
+            raise ValueError(f"{path} is no whole parquet file ({error}): write it again") from error
+        with file:
+            yield file
 
 
 def ids_of(table: Any, first: int) -> NDArray[Any] | None:
@@ -62,11 +127,11 @@ def ids_of(table: Any, first: int) -> NDArray[Any] | None:
     return np.asarray(column.cast(arrow.string()).to_pylist(), dtype=np.str_)
 
 
-def open_embeddings_parquet(path: Path) -> Stored:
+def open_embeddings_parquet(path: Place) -> Stored:
     """Open embeddings in a list column ``embedding``, or in all floating-point columns in order; and maybe ``id``."""
     types = require("pyarrow.types", extra="parquet", what="reading parquet")
-    with open_parquet(path) as file:
-        count, schema = file.metadata.num_rows, file.schema_arrow
+    files = open_parquet(path)
+    schema = files.schema
     listed = "embedding" in schema.names
     features = ["embedding"] if listed else [f.name for f in schema if types.is_floating(f.type) and f.name != "id"]
     if not features:
@@ -78,10 +143,10 @@ def open_embeddings_parquet(path: Path) -> Stored:
         kind = schema.field("embedding").type
         if not (types.is_fixed_size_list(kind) or types.is_list(kind) or types.is_large_list(kind)):
             raise ValueError(f"'embedding' in {path} is {kind}: expected a list of numbers in every row")
-        width = next((len(t.column(0)[0].as_py() or ()) for t in tables(path, features, 0, 1)), 0)
+        width = next((len(table.column(0)[0].as_py() or ()) for _, table in files.tables(features, 0, 1)), 0)
 
     def read(start: int, size: int) -> Iterator[tuple[NDArray[Any] | None, NDArray[Any]]]:
-        for first, table in zip(range(start, count, size), tables(path, columns, start, size), strict=True):
+        for first, table in files.tables(columns, start, size):
             rows = (
                 _listed(path, table.column("embedding"), width, first)
                 if listed
@@ -89,10 +154,10 @@ def open_embeddings_parquet(path: Path) -> Stored:
             )
             yield ids_of(table, first), rows
 
-    return Stored(count, width, read)
+    return Stored(files.count, width, read, files.starts)
 
 
-def _listed(path: Path, column: Any, width: int, first: int) -> NDArray[Any]:
+def _listed(path: Place, column: Any, width: int, first: int) -> NDArray[Any]:
     """The lists of a column as the rows of a matrix."""
     compute = require("pyarrow.compute", extra="parquet", what="reading parquet")
     lengths = compute.fill_null(compute.list_value_length(column), 0).to_numpy()

@@ -20,6 +20,18 @@ if TYPE_CHECKING:
 Columns = dict[str, "NDArray[Any]"]
 
 
+def changes(before: dict[str, Any], now: dict[str, Any]) -> str:
+    """Say what differs between two manifests, and what to do about it; nothing when nothing does.
+
+    >>> changes({"input": 1, "detector": 2}, {"input": 1, "detector": 3})
+    'the detector has changed since. Put it back to go on, or start over with --restart'
+    """
+    changed = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+    if not changed:
+        return ""
+    return f"the {' and the '.join(changed)} has changed since. Put it back to go on, or start over with --restart"
+
+
 class Part(NamedTuple):
     """The scores of some consecutive rows of the input, and the images among them that did not decode."""
 
@@ -51,15 +63,12 @@ class Parts:
             return 0
         try:
             before = json.loads(self._manifest.read_text(encoding="utf-8"))
-            changed = [key for key in {**before, **manifest} if before.get(key) != manifest.get(key)]
+            changed = changes(before, manifest)
             stop = self._end()
         except (ValueError, TypeError) as error:
             raise ValueError(f"{self.folder} is damaged ({error}): start over with --restart") from error
         if changed:
-            raise ValueError(
-                f"{self.folder} holds the beginning of another run: the {' and the '.join(changed)} has changed since. "
-                "Put it back to go on, or start over with --restart"
-            )
+            raise ValueError(f"{self.folder} holds the beginning of another run: {changed}")
         return stop
 
     def write(self, first: int, stop: int, part: Part) -> None:

@@ -1,17 +1,34 @@
-"""Tables of scores as parquet or CSV."""
+"""Tables of scores: made of chunks, written as parquet or CSV."""
 
 from __future__ import annotations
 
 import csv
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from pnml._arrays import to_numpy
 from pnml._extras import require
+from pnml.learner import log_softmax
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
+    from pnml.detector import Detector
+    from pnml.io.chunk import Chunk
     from pnml.io.parts import Columns
+
+_COLUMNS = ("prediction", "probability", "regret", "p_value", "is_ood")
+
+
+def score_chunk(chunk: Chunk, detector: Detector) -> Columns:
+    """Score a chunk; prediction and probability are the model's own where it ran."""
+    table = detector(chunk.embeddings).to_table()
+    if chunk.logits is not None:
+        log_p = log_softmax(to_numpy(chunk.logits))
+        table.update(prediction=log_p.argmax(axis=-1), probability=np.exp(log_p.max(axis=-1)))
+    return {"id": chunk.ids, **{name: table[name] for name in _COLUMNS if name in table}}
 
 
 def score_writer(out: Path) -> Callable[[Path, Iterable[Columns]], None]:

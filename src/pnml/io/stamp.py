@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from pnml.io.place import Place, parquet_files_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
+
+
+def place_stamp(place: Place) -> dict[str, Any]:
+    """What is at a place: a file of this machine, or parquet files in a folder or a store."""
+    if isinstance(place, Path) and place.is_file():
+        return file_stamp(place)
+    _, files = parquet_files_at(place)
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(f"{file.path}\0{file.size}\0{file.mtime_ns}\n".encode())
+    where = str(place.resolve()) if isinstance(place, Path) else place
+    return {"path": where, "files": len(files), "listing": digest.hexdigest()}
 
 
 def file_stamp(path: Path) -> dict[str, Any]:

@@ -20,8 +20,10 @@ class Stored:
         width: the number M of features.
         read: ``read(start, size)`` yields the rows from ``start`` on, ``size`` at a time (fewer only at the end), as
             pairs of ids (None where the file has none) and rows.
+        starts: the rows from which reading can begin without reading what comes before; any row when empty.
     """
 
     count: int
     width: int
     read: Callable[[int, int], Iterator[tuple[NDArray[Any] | None, NDArray[Any]]]]
+    starts: tuple[int, ...] = ()

@@ -1,0 +1,1 @@
+"""Other ways to run the same work: on a cluster with Ray."""

@@ -1,0 +1,55 @@
+"""Parquet files of embeddings, laid out in different ways, and a detector for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pnml import Detector
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+FEATURES, CLASSES = 8, 3
+COVERAGE = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
+"""What lets a process be measured; Ray starts many, which it would slow down several times."""
+
+
+def embeddings(count: int, seed: int = 0) -> NDArray[np.float32]:
+    rng = np.random.default_rng(seed)
+    mixing = np.random.default_rng(99).normal(size=(FEATURES - 2, FEATURES))  # some directions stay unseen
+    known = rng.normal(size=(count, FEATURES - 2)) @ mixing
+    return (known + 1e-9 * rng.normal(size=known.shape)).astype(np.float32)
+
+
+def write_rows(path: Path, rows: NDArray[Any], group: int, ids: Sequence[Any] | None = None) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    columns: dict[str, Any] = {"embedding": pa.FixedSizeListArray.from_arrays(rows.ravel(), rows.shape[1])}
+    if ids is not None:
+        columns["id"] = list(ids)
+    pq.write_table(pa.table(columns), path, row_group_size=group)
+    return path
+
+
+def write_folder(folder: Path, rows: NDArray[Any], bounds: Sequence[int], group: int) -> Path:
+    """Write the rows as files that end at the given rows."""
+    for number, (start, stop) in enumerate(zip([0, *bounds[:-1]], bounds, strict=True)):
+        write_rows(folder / f"part-{number}.parquet", rows[start:stop], group)
+    return folder
+
+
+def head() -> Detector:
+    rng = np.random.default_rng(7)
+    return Detector(rng.normal(size=(CLASSES, FEATURES)), rng.normal(size=CLASSES))
+
+
+def fitted() -> Detector:
+    detector = head().fit(embeddings(500))
+    detector.calibrate(embeddings(200, seed=1))
+    return detector

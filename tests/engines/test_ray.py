@@ -1,0 +1,289 @@
+"""On a real Ray cluster of this machine: the numbers of one process, also when workers are killed on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+import pnml.engines.pieces
+import pnml.io.embeddings
+from pnml import Correlation, Detector
+from pnml._arrays import to_numpy
+from pnml.cli.fit import fit as fit_command
+from pnml.cli.score import score as score_command
+from pnml.engines import mapping
+from pnml.engines.pieces import pieces_of
+from pnml.engines.ray import SkippedImagesWarning, fit, score, scored, summed
+from pnml.engines.work import Summing, statistic_of
+from pnml.io.embeddings import open_embeddings
+from pnml.learner import log_softmax
+
+from .files import COVERAGE, FEATURES, embeddings, fitted, head, write_folder, write_rows
+from .pictures import embedded, guard, write_images
+from .store import serving
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+ray = pytest.importorskip("ray")
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.data.context"),  # Ray's own, when it starts
+    pytest.mark.xdist_group("ray"),
+]
+
+CHUNK_ROWS = 7
+ROWS = embeddings(1000, seed=3)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ACCESS_KEY_ID", "key")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+        for name in COVERAGE:
+            patch.delenv(name, raising=False)
+        ray.init(
+            address="local",
+            num_cpus=2,
+            include_dashboard=False,
+            object_store_memory=80 << 20,
+            log_to_driver=False,
+            logging_level="ERROR",
+        )
+        yield
+        assert ray.is_initialized()  # what a user has connected stays so
+        ray.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pnml.io.embeddings, "CHUNK_BYTES", 8 * FEATURES * CHUNK_ROWS)
+    monkeypatch.setattr(pnml.engines.pieces, "_ROWS_PER_FEATURE", 1)
+
+
+def folder_of(path: Path, rows: Any = ROWS) -> Path:
+    return write_folder(path, rows, [130, 131, 400, 650, len(rows)], group=60)
+
+
+def table_at(out: Path) -> pa.Table:
+    shards = sorted(path for path in out.iterdir() if path.suffix == ".parquet")
+    return pa.concat_tables(pq.read_table(path).replace_schema_metadata() for path in shards)
+
+
+def table_of_one_process(samples: Any, detector: Detector) -> pa.Table:
+    """Score chunk by chunk, with the detector alone."""
+    tables = []
+    for chunk in samples.chunks():
+        if not len(chunk.ids):
+            continue
+        table = detector(chunk.embeddings).to_table()
+        del table["xtg"]
+        if chunk.logits is not None:
+            p = np.exp(log_softmax(to_numpy(chunk.logits)))
+            table.update(prediction=p.argmax(axis=1), probability=p.max(axis=1))
+        tables.append(pa.table({"id": chunk.ids, **table}))
+    return pa.concat_tables(tables)
+
+
+def waits_to_be_killed(read: Callable[[int, int], Iterator[Any]], victim: Path) -> Callable[[int, int], Iterator[Any]]:
+    """Let the first process that reads a second chunk leave its number in a file, and wait there for its end."""
+
+    def wait(start: int, size: int) -> Iterator[Any]:
+        for number, chunk in enumerate(read(start, size)):
+            if number == 1 and not victim.exists():
+                note = victim.with_suffix(f".{os.getpid()}")
+                note.write_text(str(os.getpid()))
+                note.rename(victim)
+                time.sleep(600)
+            yield chunk
+
+    return wait
+
+
+@contextmanager
+def killer(victim: Path) -> Iterator[None]:
+    """Kill the process whose number appears in a file."""
+
+    def kill() -> None:
+        while not victim.exists():
+            time.sleep(0.01)
+        os.kill(int(victim.read_text()), signal.SIGKILL)
+
+    thread = Thread(target=kill, daemon=True)
+    thread.start()
+    yield
+    thread.join(timeout=0)
+    assert not thread.is_alive(), "nobody was killed"
+
+
+def test_fit_of_a_folder_is_that_of_the_rows(tmp_path: Path) -> None:
+    samples = open_embeddings(folder_of(tmp_path / "train"))
+    assert len(pieces_of(samples)) > 6
+    detector = fit(tmp_path / "train", head(), progress=False)
+    expected = head().fit(ROWS)
+    matrix = expected.correlation.matrix
+    assert detector.correlation.count == len(ROWS)
+    np.testing.assert_allclose(detector.correlation.matrix, matrix, rtol=1e-12, atol=1e-12 * np.abs(matrix).max())
+    np.testing.assert_allclose(detector.correlation.norm_sum, expected.correlation.norm_sum, rtol=1e-12)
+    assert detector.correlation.sample == expected.correlation.sample
+    again, _ = summed(samples, FEATURES, unit_norm=True, progress=False)
+    assert again == detector.correlation  # bit for bit: how pieces are added does not depend on who is faster
+
+
+def test_scores_are_those_of_one_process_bit_for_bit_and_a_killed_job_goes_on(tmp_path: Path) -> None:
+    detector, out = fitted(), tmp_path / "scores"
+    samples = open_embeddings(folder_of(tmp_path / "new"))
+    summary = score(tmp_path / "new", detector, out, progress=False)
+    expected = table_of_one_process(samples, detector)
+    assert table_at(out).equals(expected)
+    assert expected["id"].to_pylist() == list(range(len(ROWS)))
+    assert (summary.rows, summary.flagged) == (len(ROWS), sum(expected["is_ood"].to_pylist()))
+    shards = sorted(out.glob("rows-*.parquet"))
+    written = {path: path.stat().st_mtime_ns for path in shards}
+    for path in shards[2:4]:  # as if the job had been killed before them
+        path.unlink()
+    (out / ".rows-000000000000-000000000448.parquet.1.partial").write_bytes(b"half")
+    assert score(tmp_path / "new", detector, out, progress=False) == summary
+    assert table_at(out).equals(expected)
+    assert [path for path in shards if path.stat().st_mtime_ns != written[path]] == shards[2:4]
+    assert not list(out.glob(".*"))
+
+
+def test_a_worker_killed_during_fit_changes_nothing(tmp_path: Path) -> None:
+    samples = open_embeddings(folder_of(tmp_path / "train"))
+    undisturbed, _ = summed(samples, FEATURES, unit_norm=True, progress=False)
+    victim = tmp_path / "victim"
+    stored = replace(samples.stored, read=waits_to_be_killed(samples.stored.read, victim))
+    with killer(victim):
+        statistic, _ = summed(replace(samples, stored=stored), FEATURES, unit_norm=True, progress=False)
+    assert statistic.count == len(ROWS)
+    assert statistic == undisturbed
+
+
+def test_a_worker_killed_during_score_loses_and_doubles_no_row(tmp_path: Path) -> None:
+    detector = fitted()
+    ids = [f"sample-{number}" for number in range(len(ROWS))]
+    samples = open_embeddings(write_rows(tmp_path / "new.parquet", ROWS, group=60, ids=ids))
+    victim = tmp_path / "victim"
+    stored = replace(samples.stored, read=waits_to_be_killed(samples.stored.read, victim))
+    with killer(victim):
+        summary = scored(replace(samples, stored=stored), detector, tmp_path / "scores", progress=False)
+    assert summary.rows == len(ROWS)
+    assert table_at(tmp_path / "scores")["id"].to_pylist() == ids
+    assert table_at(tmp_path / "scores").equals(table_of_one_process(samples, detector))
+
+
+def test_images_through_actors_of_which_one_is_killed(tmp_path: Path) -> None:
+    folder = write_images(tmp_path / "images", 330, spoiled=range(40, 44))
+    plain = embedded(folder, guard(), batch=2)
+    expected = Correlation(unit_norm=True)
+    for chunk in plain.chunks():
+        if len(chunk.ids):
+            expected.update(chunk.embeddings)
+    victim = tmp_path / "victim"
+    images = replace(plain.images, read=waits_to_be_killed(plain.images.read, victim))
+    subject = guard()
+    with killer(victim), pytest.warns(SkippedImagesWarning, match=r"4 of 330 images .* one is 0040\.png"):
+        detector = fit(replace(plain, images=images, guard=subject), subject, progress=False)
+    assert subject.head_name == "3"
+    assert subject.detector is detector
+    assert detector.correlation.count == expected.count == 326
+    np.testing.assert_allclose(detector.correlation.matrix, expected.matrix, rtol=1e-12, atol=1e-12)
+    with pytest.warns(SkippedImagesWarning):
+        score(folder, subject, tmp_path / "scores", batch_size=2, progress=False)
+    assert table_at(tmp_path / "scores").equals(table_of_one_process(plain, detector))
+
+
+def test_a_store_is_read_and_written(tmp_path: Path) -> None:
+    with serving() as store:
+        for path in folder_of(tmp_path / "new").iterdir():
+            store.objects[f"bucket/new/{path.name}"] = path.read_bytes()
+        detector = fit(store.uri("bucket/new"), head(), progress=False)
+        score(store.uri("bucket/new"), detector, store.uri("bucket/scores"), progress=False)
+        names = sorted(name for name in store.objects if name.startswith("bucket/scores/rows-"))
+        found = pa.concat_tables(pq.read_table(pa.BufferReader(store.objects[name])) for name in names)
+    samples = open_embeddings(tmp_path / "new")
+    assert found.replace_schema_metadata().equals(table_of_one_process(samples, detector))
+
+
+def test_what_a_worker_refuses_is_said_as_on_one_machine(tmp_path: Path) -> None:
+    rows = ROWS.copy()
+    rows[777, 2] = np.inf
+    folder_of(tmp_path / "bad", rows)
+    with pytest.raises(ValueError, match=r"row 777 of .*bad, counted from 0, holds inf in column 2: repair it$"):
+        fit(tmp_path / "bad", head(), progress=False)
+    samples = open_embeddings(tmp_path / "bad")
+
+    def read(start: int, size: int) -> Iterator[Any]:
+        raise ZeroDivisionError("division by zero")
+
+    broken = replace(samples, stored=replace(samples.stored, read=read))
+    with pytest.raises(ray.exceptions.RayTaskError, match="division by zero"):  # no mistake of the user's: all of it
+        summed(broken, FEATURES, unit_norm=True, progress=False)
+    with pytest.raises(ValueError, match="4 cores were asked for, but the Ray that is connected brings its own"):
+        fit(tmp_path / "bad", head(), cpus=4)
+    np.save(tmp_path / "rows.npy", ROWS)
+    with pytest.raises(ValueError, match="is no parquet: the engine ray reads parquet files"):
+        fit(tmp_path / "rows.npy", head())
+
+
+def test_the_commands_say_and_write_the_same_as_without_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder_of(tmp_path / "new")
+    fitted().save(tmp_path / "detector.safetensors")
+    monkeypatch.chdir(tmp_path)
+    app = typer.Typer()
+    app.command()(fit_command)
+    app.command()(score_command)
+
+    def run(*more: str) -> Result:
+        return CliRunner().invoke(app, ["score", "detector.safetensors", "--embeddings", "new", "--out", *more])
+
+    plain, spread = run("plain.parquet"), run("scores", "--engine", "ray")
+    assert spread.exit_code == 0, spread.output
+    assert table_at(tmp_path / "scores").equals(pq.read_table(tmp_path / "plain.parquet"))
+    first, regrets, flagged = spread.stdout.splitlines()
+    assert first == "scored 1,000 rows of new into scores"
+    assert flagged == plain.stdout.splitlines()[2]
+    found = dict(part.split() for part in regrets.removeprefix("regret in nats: ").split(", "))
+    regret = np.asarray(pq.read_table(tmp_path / "plain.parquet")["regret"])
+    expected = {"least": regret.min(), "mean": regret.mean(), "most": regret.max()}
+    assert found == {name: f"{value:.4g}" for name, value in expected.items()}
+    (tmp_path / "new" / "part-0.parquet").touch()
+    changed = run("scores", "--engine", "ray")
+    assert "scores holds another table: the input has changed since" in changed.stderr
+    assert run("scores", "--engine", "ray", "--restart").exit_code == 0
+    assert "--cpus goes with --engine ray only" in run("x.parquet", "--cpus", "2").stderr
+    assert "is no file of this machine" in run("s3://bucket/scores").stderr
+    assert "is no file of this machine" in run("scores").stderr
+    np.savez("head.npz", weight=head().weight, bias=head().bias)
+    words = ["fit", "--embeddings", "new", "--head", "head.npz", "--out", "detector.safetensors"]
+    said = [CliRunner().invoke(app, [*words, "--engine", engine]).stdout for engine in ("plain", "ray")]
+    assert said[0] == said[1]
+
+
+def test_a_worker_runs_jobs_it_is_sent(tmp_path: Path) -> None:
+    samples = open_embeddings(folder_of(tmp_path / "train"))
+    job = ray.put(ray.cloudpickle.dumps(Summing(samples, FEATURES, unit_norm=False)))
+    row = mapping.OnActor()({"start": 0, "stop": 70}, job)
+    statistic, _ = statistic_of(row)
+    np.testing.assert_allclose(statistic.matrix, ROWS[:70].T.astype(float) @ ROWS[:70], rtol=1e-12)
+    images = embedded(write_images(tmp_path / "images", 6), guard(), batch=2)
+    job = ray.put(ray.cloudpickle.dumps(Summing(images, None, unit_norm=True)))
+    assert statistic_of(mapping.OnActor()({"start": 0, "stop": 4}, job))[0].count == 4
+    unknown = ray.put(b"cnowhere_to_be_found\nThing\n.")
+    with pytest.raises(mapping.RefusedError, match=r"a worker cannot load the model .*install its package"):
+        mapping.on_task({"start": 0, "stop": 70}, unknown)
