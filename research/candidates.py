@@ -100,7 +100,7 @@ def of_the_class(study: Study) -> Score:
 
 
 def temperature(value: Callable[[Study, Floats], float]) -> Candidate:
-    """Probabilities from the network's own logits divided by a temperature, bias and all, chosen on the training rows."""
+    """Regrets of the network's own logits divided by a temperature, bias and all, chosen on the training rows."""
 
     def make(study: Study) -> Score:
         inverse = max(GRID, key=lambda at: value(study, learner.log_softmax(at * study.train.logits)))

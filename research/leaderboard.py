@@ -1,4 +1,4 @@
-"""Ours and every peer on the stored embeddings of networks: ``python research/leaderboard.py embeddings/*.safetensors``.
+"""Ours and every peer on stored embeddings of networks: ``python research/leaderboard.py embeddings/*.safetensors``.
 
 All methods are fitted on the same training rows, those of the file, and scored on its test and OOD rows; the results
 are cells of the benchmark, for ``pnml leaderboard --results results/embeddings``. With the images and the network at
