@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -22,11 +23,15 @@ from torch.utils.data import DataLoader, TensorDataset
 import pnml
 from pnml.calibration import calibrate
 
+if TYPE_CHECKING:
+    from pnml.scaling import EmbeddingScale
+
 RATE = 0.05
+SCALES: tuple[EmbeddingScale, ...] = ("auto", "paper")
 
 
-def one_training(seed: int) -> dict[str, float]:
-    """Split, train and guard as in the PyTorch guide; give shares in percent."""
+def one_training(seed: int) -> dict[str, dict[str, float]]:
+    """Split, train and guard as in the PyTorch guide; give shares in percent for each scale of the embeddings."""
     torch.manual_seed(seed)
     digits = load_digits()
     images, labels = torch.tensor(digits.data / 16, dtype=torch.float32), torch.tensor(digits.target)
@@ -43,23 +48,28 @@ def one_training(seed: int) -> dict[str, float]:
             optimizer.zero_grad()
             torch.autograd.backward(nn.functional.cross_entropy(model(x), y))
             optimizer.step()
-    guard = pnml.guard(model).fit(loader, progress=False)
+    noise = torch.rand(300, 64)
 
-    def flagged(x: Tensor) -> float:
-        return 100 * float(guard(x).is_ood.float().mean())
+    def shares(scale: EmbeddingScale) -> dict[str, float]:
+        guard = pnml.guard(model, embedding_scale=scale).fit(loader, progress=False)
 
-    guard.calibrate([images[held_out]], false_alarm_rate=RATE, progress=False)
-    shares = {
-        "accuracy": 100 * float((guard(images[fresh]).prediction == labels[fresh]).float().mean()),
-        "fresh digits, held-out calibration": flagged(images[fresh]),
-        "digits 8 and 9": flagged(images[labels >= 8]),
-        "noise": flagged(torch.rand(300, 64)),
-    }
-    guard.calibrate([images[train]], false_alarm_rate=RATE, leave_one_out=True, progress=False)
-    shares["fresh digits, leave-one-out calibration"] = flagged(images[fresh])
-    guard.calibrate([images[train]], false_alarm_rate=RATE, progress=False)
-    shares["fresh digits, training set taken for fresh"] = flagged(images[fresh])
-    return shares
+        def flagged(x: Tensor) -> float:
+            return 100 * float(guard(x).is_ood.float().mean())
+
+        guard.calibrate([images[held_out]], false_alarm_rate=RATE, progress=False)
+        found = {
+            "accuracy": 100 * float((guard(images[fresh]).prediction == labels[fresh]).float().mean()),
+            "fresh digits, held-out calibration": flagged(images[fresh]),
+            "digits 8 and 9": flagged(images[labels >= 8]),
+            "noise": flagged(noise),
+        }
+        guard.calibrate([images[train]], false_alarm_rate=RATE, leave_one_out=True, progress=False)
+        found["fresh digits, leave-one-out calibration"] = flagged(images[fresh])
+        guard.calibrate([images[train]], false_alarm_rate=RATE, progress=False)
+        found["fresh digits, training set taken for fresh"] = flagged(images[fresh])
+        return found
+
+    return {scale: shares(scale) for scale in SCALES}
 
 
 def compared() -> dict[str, dict[str, float]]:
@@ -96,14 +106,19 @@ def compared() -> dict[str, dict[str, float]]:
     return table
 
 
+def spread(shares: list[float]) -> dict[str, float]:
+    return {"mean": float(np.mean(shares)), "lowest": min(shares), "highest": max(shares)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trainings", type=int, default=20)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     runs = [one_training(seed) for seed in range(options.trainings)]
-    columns = {name: np.array([run[name] for run in runs]) for name in runs[0]}
-    trainings = {n: {"mean": c.mean(), "lowest": c.min(), "highest": c.max()} for n, c in columns.items()}
+    trainings = {
+        scale: {name: spread([run[scale][name] for run in runs]) for name in runs[0][scale]} for scale in SCALES
+    }
     found = {"command": f"python benchmarks/digits.py --trainings {options.trainings}", "trainings": trainings}
     text = json.dumps({**found, "compared": compared(), "torch": torch.__version__}, indent=2)
     print(text)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
+from oracles import balanced_length
 from pnml import Correlation, Detector, Result
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 Matrix = np.ndarray[Any, Any]
 
-SCALES = ["paper", "natural"]
+SCALES = ["auto", "paper", "natural"]
 LIBRARIES: dict[str, Any] = {
     "numpy": np.asarray,
     "torch": torch.tensor,
@@ -31,17 +32,19 @@ LIBRARIES: dict[str, Any] = {
 }
 
 
-def by_pseudo_inverse(weight: Matrix, bias: Matrix, train: Matrix, x: Matrix, scale: str) -> dict[str, Matrix]:
+def by_pseudo_inverse(
+    weight: Matrix, bias: Matrix, train: Matrix, x: Matrix, scale: str, *, length: float
+) -> dict[str, Matrix]:
     """Write the method down as plainly as NumPy allows: all training rows kept, float64, no log space."""
     logits = x @ weight.T + bias
-    if scale == "paper":
+    if scale != "natural":
         train = train / np.linalg.norm(train, axis=1, keepdims=True)
         x = x / np.linalg.norm(x, axis=1, keepdims=True)
     inverse = np.linalg.pinv(train, rcond=1e-7)
     h = ((x @ inverse) ** 2).sum(axis=1)
     beyond = np.linalg.norm(x - x @ inverse @ train, axis=1)
     xtg = np.where(beyond > 1e-6 * np.linalg.norm(x, axis=1), 1.0, h / (1 + h))
-    p = softmax(x @ weight.T + bias)
+    p = softmax(length * x @ weight.T + bias)
     genie = p / (p + p ** xtg[:, None] * (1 - p))
     return {
         "logits": logits,
@@ -72,8 +75,11 @@ def problem(seed: int = 0, *, rank: int = 12, count: int = 200) -> tuple[Matrix,
 @pytest.mark.parametrize("count", [200, 9])
 def test_every_field_is_what_the_pseudo_inverse_gives(scale: Any, rank: int, count: int) -> None:
     weight, bias, train, x = problem(rank=rank, count=count)
-    result = Detector(weight, bias, embedding_scale=scale).fit(train)(x)
-    for name, expected in by_pseudo_inverse(weight, bias, train, x, scale).items():
+    detector = Detector(weight, bias, embedding_scale=scale).fit(train)
+    length = balanced_length(train, weight, bias) if scale == "auto" else 1.0
+    assert detector.embedding_length == pytest.approx(length, rel=1e-6)
+    result = detector(x)
+    for name, expected in by_pseudo_inverse(weight, bias, train, x, scale, length=detector.embedding_length).items():
         np.testing.assert_allclose(getattr(result, name), expected, rtol=1e-8, atol=1e-12, err_msg=name)
 
 
@@ -104,7 +110,7 @@ def test_fit_in_parts_and_merged_is_fit_at_once(cuts: list[int], scale: Any) -> 
     parts, merged = Detector(weight, bias, embedding_scale=scale), Detector(weight, bias, embedding_scale=scale)
     for rows in np.split(train, cuts):
         parts.partial_fit(rows)
-        merged.merge(Correlation(unit_norm=scale == "paper").update(rows))
+        merged.merge(Correlation(unit_norm=scale != "natural").update(rows))
     assert parts.correlation.count == merged.correlation.count == 200
     np.testing.assert_allclose(parts.score(x), whole.score(x), rtol=1e-9)
     np.testing.assert_allclose(merged.score(x), whole.score(x), rtol=1e-9)
@@ -118,8 +124,9 @@ def test_fit_forgets_and_partial_fit_does_not() -> None:
 
 
 @settings(deadline=None, max_examples=30)
-@given(seed=st.integers(0, 10**6), scale=st.sampled_from(SCALES))
+@given(seed=st.integers(0, 10**6), scale=st.sampled_from(["paper", "natural"]))
 def test_regret_is_bounded_falls_with_more_data_and_knows_no_axes(seed: int, scale: Any) -> None:
+    """At a length that stays, as that of "auto" does not when there is more data."""
     weight, bias, train, x = problem(seed)
     half = Detector(weight, bias, embedding_scale=scale).fit(train[:100]).score(x)
     whole = Detector(weight, bias, embedding_scale=scale).fit(train).score(x)
@@ -131,21 +138,35 @@ def test_regret_is_bounded_falls_with_more_data_and_knows_no_axes(seed: int, sca
     np.testing.assert_allclose(turned, whole, rtol=1e-9)
 
 
-def test_paper_scale_ignores_length_and_natural_does_not() -> None:
+@settings(deadline=None, max_examples=30)
+@given(seed=st.integers(0, 10**6))
+def test_at_the_length_of_auto_regret_is_bounded_and_knows_no_axes(seed: int) -> None:
+    weight, bias, train, x = problem(seed)
+    scores = Detector(weight, bias).fit(train).score(x)
+    assert (scores >= 0).all()
+    assert (scores <= math.log(5)).all()
+    rotation = np.linalg.qr(np.random.default_rng(seed).normal(size=(12, 12)))[0]
+    turned = Detector(weight @ rotation, bias).fit(train @ rotation).score(x @ rotation)
+    np.testing.assert_allclose(turned, scores, rtol=1e-5)  # the rows that set the length are kept in float32
+
+
+@pytest.mark.parametrize("scale", ["auto", "paper"])
+def test_all_scales_but_natural_ignore_length(scale: Any) -> None:
     weight, bias, train, x = problem()
-    paper = Detector(weight, bias, embedding_scale="paper").fit(train)
+    scaled = Detector(weight, bias, embedding_scale=scale).fit(train)
     natural = Detector(weight, bias, embedding_scale="natural").fit(train)
-    np.testing.assert_allclose(paper.score(100 * x), paper.score(x), rtol=1e-9)
+    np.testing.assert_allclose(scaled.score(100 * x), scaled.score(x), rtol=1e-9)
     assert (natural(100 * x).xtg > natural(x).xtg).all()
 
 
-def test_an_embedding_without_direction_is_unknown_to_the_paper_and_well_known_as_it_is() -> None:
+@pytest.mark.parametrize("scale", ["auto", "paper"])
+def test_an_embedding_without_direction_is_unknown_when_scaled_and_well_known_as_it_is(scale: Any) -> None:
     weight, bias, train, _ = problem()
     zero = np.zeros((1, 12))
     p = softmax(bias[None])[0]
-    paper = Detector(weight, bias).fit(train)(zero)
-    assert paper.xtg == [1.0]
-    np.testing.assert_allclose(paper.regret, [np.log((1 / (2 - p)).sum())])
+    scaled = Detector(weight, bias, embedding_scale=scale).fit(train)(zero)
+    assert scaled.xtg == [1.0]
+    np.testing.assert_allclose(scaled.regret, [np.log((1 / (2 - p)).sum())])
     natural = Detector(weight, bias, embedding_scale="natural").fit(train)(zero)
     assert natural.xtg == natural.regret == [0.0]
     np.testing.assert_allclose(natural.pnml_probabilities, [p])
@@ -155,12 +176,14 @@ def test_an_embedding_without_direction_is_unknown_to_the_paper_and_well_known_a
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_arrays_of_any_library_come_out_as_they_went_in(library: str, dtype: str) -> None:
     weight, bias, train, x = problem()
-    expected = by_pseudo_inverse(weight, bias, train, x, "paper")
+    length = balanced_length(train, weight, bias)
     if library == "jax":
         dtype = "float32"  # all that JAX has unless told otherwise
     convert = LIBRARIES[library]
     detector = Detector(convert(weight.astype(dtype)), convert(bias.astype(dtype))).fit(convert(train.astype(dtype)))
     detector.calibrate(convert(train.astype(dtype)))
+    assert detector.embedding_length == pytest.approx(length, rel=1e-6)
+    expected = by_pseudo_inverse(weight, bias, train, x, "auto", length=detector.embedding_length)
     rows = convert(x.astype(dtype))
     result = detector(rows)
     for name in ("logits", "prediction", "probabilities", "pnml_probabilities", "xtg", "regret", "p_value", "is_ood"):
@@ -200,20 +223,26 @@ def test_calibration_sets_the_asked_for_threshold_and_more_data_drops_it() -> No
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_leave_one_out_scores_are_those_of_detectors_that_never_saw_the_row(scale: Any) -> None:
+    """But for the length of "auto", which is that of all rows."""
     weight, bias, train, _ = problem(count=40)
+    detector = Detector(weight, bias, embedding_scale=scale).fit(train)
+    at = {"scale": scale, "length": detector.embedding_length}
     left_out = [
-        Detector(weight, bias, embedding_scale=scale).fit(np.delete(train, i, axis=0)).score(train[i : i + 1])[0]
+        by_pseudo_inverse(weight, bias, np.delete(train, i, axis=0), train[i : i + 1], **at)["regret"][0]
         for i in range(40)
     ]
-    threshold = Detector(weight, bias, embedding_scale=scale).fit(train).calibrate(train, leave_one_out=True)
+    threshold = detector.calibrate(train, leave_one_out=True)
     np.testing.assert_allclose(threshold.scores, np.sort(left_out), rtol=1e-9)
     assert threshold.source == "leave-one-out"
 
 
-def test_a_row_alone_in_its_direction_is_outside_without_itself() -> None:
+@pytest.mark.parametrize("scale", SCALES)
+def test_a_row_alone_in_its_direction_is_outside_without_itself(scale: Any) -> None:
     train = np.vstack([np.eye(3)[:2], np.eye(3)[:2], np.eye(3)[2:]])
-    threshold = Detector(np.eye(3)).fit(train).calibrate(train, false_alarm_rate=0.2, leave_one_out=True)
-    p = softmax(np.eye(3)[:1])[0]
+    detector = Detector(np.eye(3), embedding_scale=scale).fit(train)
+    threshold = detector.calibrate(train, false_alarm_rate=0.2, leave_one_out=True)
+    length = balanced_length(train, np.eye(3), np.zeros(3)) if scale == "auto" else 1.0
+    p = softmax(length * np.eye(3)[:1])[0]
     np.testing.assert_allclose(threshold.scores[-1], np.log((1 / (2 - p)).sum()))
 
 
@@ -229,6 +258,7 @@ def test_a_saved_detector_comes_back_whole_and_goes_on_learning(tmp_path: Path, 
     assert loaded.threshold is not None
     assert (loaded.threshold.scores == threshold.scores).all()
     assert (loaded.embedding_scale, loaded.head_digest) == (scale, detector.head_digest)
+    assert loaded.embedding_length == detector.embedding_length
     assert loaded.correlation.count == 100
     np.testing.assert_allclose(loaded.correlation.mean_norm, np.linalg.norm(train[:100], axis=1).mean())
     before, after = detector(x).to_table(), loaded(x).to_table()
@@ -275,12 +305,16 @@ def test_a_result_says_what_it_holds() -> None:
     assert repr(result) == "Result(40 samples: logits, prediction, probabilities, pnml_probabilities, xtg, regret)"
 
 
-def test_the_file_is_plain_safetensors_with_readable_metadata(tmp_path: Path) -> None:
+@pytest.mark.parametrize("scale", SCALES)
+def test_the_file_is_plain_safetensors_with_readable_metadata(tmp_path: Path, scale: Any) -> None:
     weight, bias, train, _ = problem()
-    detector = Detector(weight, bias).fit(train)
+    detector = Detector(weight, bias, embedding_scale=scale).fit(train)
     detector.save(tmp_path / "detector.safetensors")
-    assert sorted(load_file(tmp_path / "detector.safetensors")) == ["bias", "eigenvalues", "eigenvectors", "weight"]
+    kept = load_file(tmp_path / "detector.safetensors")
+    sample = {"sample", "sample_keys"} if scale == "auto" else set()
+    assert set(kept) == {"bias", "eigenvalues", "eigenvectors", "weight"} | sample
     with safe_open(tmp_path / "detector.safetensors", framework="numpy") as file:
         info = json.loads(file.metadata()["info"])
-    assert (info["count"], info["embedding_scale"], info["head_digest"]) == (200, "paper", detector.head_digest)
+    assert (info["count"], info["embedding_scale"], info["head_digest"]) == (200, scale, detector.head_digest)
+    assert info["embedding_length"] == detector.embedding_length
     assert [path.name for path in tmp_path.iterdir()] == ["detector.safetensors"]

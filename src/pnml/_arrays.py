@@ -42,6 +42,13 @@ def has_float64(array: Array) -> bool:
     return not (compat.is_torch_array(array) and array.device.type == "mps")
 
 
+def is_remote(array: Array) -> bool:
+    """Tell whether the array lies on a device that works by itself: to look at a value is to wait for it."""
+    if compat.is_torch_array(array):
+        return bool(array.device.type != "cpu")
+    return bool(compat.is_cupy_array(array))
+
+
 def to_numpy(array: Array, dtype: Any = np.float64) -> np.ndarray[Any, Any]:
     """Copy an array of any library and device into a NumPy array of the given dtype."""
     if compat.is_torch_array(array):
@@ -80,9 +87,10 @@ class Placed:
         self._values = values
         self._copies: dict[tuple[str, str, str], tuple[Array, ...]] = {}
 
-    def beside(self, x: Array) -> tuple[Array, ...]:
-        """Return the arrays in the library, device and dtype of ``x``."""
-        key = (compat.array_namespace(x).__name__, str(compat.device(x)), str(x.dtype))
+    def beside(self, x: Array, dtype: Any = None) -> tuple[Array, ...]:
+        """Return the arrays in the library and on the device of ``x``, in its dtype or the one given."""
+        dtype = x.dtype if dtype is None else dtype
+        key = (compat.array_namespace(x).__name__, str(compat.device(x)), str(dtype))
         if key not in self._copies:
-            self._copies[key] = tuple(like(x, value, x.dtype) for value in self._values)
+            self._copies[key] = tuple(like(x, value, dtype) for value in self._values)
         return self._copies[key]

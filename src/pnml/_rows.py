@@ -1,23 +1,33 @@
-"""Batches of rows: checked, scaled, and cut into chunks that bound the memory."""
+"""Batches of rows: checked, measured, and cut into chunks that bound the memory."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Any
 
 import array_api_compat as compat
 import numpy as np
 
-from pnml._arrays import Array, as_array, has_float64, is_real_floating, to_numpy
+from pnml._arrays import Array, as_array, has_float64, is_real_floating, is_remote, precision, to_numpy, working_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_CHUNK_BYTES = 1 << 26
+_CHUNK_BYTES = 3 << 20  # stays in a processor's cache
+REMOTE_CHUNK_BYTES = 1 << 29  # keeps a GPU busy for milliseconds
 _LARGEST_NORM = 1e152  # beyond it, squares leave float64
+_SMALLEST_NORM = 1e-300  # below it, 1 / norm may
 
 
 def check_rows(rows: Array, n_features: int | None) -> Array:
     """Return ``rows`` as a finite floating-point array of shape (n, n_features), or say what is wrong with them."""
+    rows = check_shape(rows, n_features)
+    check_finite(rows)
+    return rows
+
+
+def check_shape(rows: Array, n_features: int | None) -> Array:
+    """Return ``rows`` as a floating-point array of shape (n, n_features) without looking at its values."""
     rows = as_array(rows)
     xp = compat.array_namespace(rows)
     if rows.ndim != 2:
@@ -26,44 +36,120 @@ def check_rows(rows: Array, n_features: int | None) -> Array:
         raise ValueError(f"expected rows of {n_features} features, got {rows.shape[1]}")
     if not xp.isdtype(rows.dtype, ("real floating", "integral", "bool")):
         raise ValueError(f"expected rows of real numbers, got {rows.dtype}")
-    if not is_real_floating(rows):
-        return xp.astype(rows, xp.float64 if has_float64(rows) else xp.float32)
+    return rows if is_real_floating(rows) else xp.astype(rows, wide_dtype(rows))
+
+
+def check_finite(rows: Array) -> None:
+    """Refuse rows (n, M) with a value that is not finite, by its place."""
+    xp = compat.array_namespace(rows)
     finite = xp.isfinite(rows)
     if not bool(xp.all(finite)):
         row, column = (int(i) for i in np.argwhere(~to_numpy(finite, bool))[0])
         raise ValueError(f"row {row} holds {float(rows[row, column])} in column {column}: every value must be finite")
-    return rows
 
 
-def chunks(rows: Array) -> Iterator[tuple[int, Array]]:
-    """Yield pieces of bounded memory: the index of the first row, and rows as float64 (float32 if there is no more)."""
+def check_lengths(norms: Array, *, unit_norm: bool) -> None:
+    """Refuse rows by their norms (n,): those without any length to scale, or of one whose square overflows."""
+    fit = to_numpy((norms > _SMALLEST_NORM) & (norms < math.inf) if unit_norm else norms <= _LARGEST_NORM, bool)
+    if not fit.all():
+        row = int(fit.argmin())
+        what = " and cannot be scaled to norm 1: leave such rows out"
+        if not unit_norm:
+            what = ", whose square overflows: scale the rows down"
+        raise ValueError(f"row {row} has norm {float(norms[row])}{what}")
+
+
+def wide_dtype(rows: Array) -> Any:
+    """Return float64, or float32 where the library or device has no more."""
     xp = compat.array_namespace(rows)
-    wide = xp.float64 if has_float64(rows) else xp.float32
-    step = max(1, _CHUNK_BYTES // (8 * max(1, rows.shape[1])))
+    return xp.float64 if has_float64(rows) else xp.float32
+
+
+def is_narrow(rows: Array) -> bool:
+    """Tell whether the squares of whatever the rows hold fit into their wide dtype: those of float32 into float64."""
+    return has_float64(rows) and precision(rows) > 1e-12
+
+
+def on_host(rows: Array) -> bool:
+    """Tell whether the rows are memory that NumPy can work on: a NumPy array or a PyTorch tensor of the CPU."""
+    return compat.is_numpy_array(rows) or (compat.is_torch_array(rows) and not is_remote(rows))
+
+
+def chunk_length(rows: Array) -> int:
+    """Return how many rows make a chunk: such that it stays in cache as float64, or is worth a GPU's while."""
+    size = REMOTE_CHUNK_BYTES if is_remote(rows) else _CHUNK_BYTES
+    return max(1, size // (8 * max(1, int(rows.shape[1]))))
+
+
+def chunks(rows: Array, dtype: Any = None) -> Iterator[Array]:
+    """Cut rows (n, M) into pieces of one dtype, by default their own; a piece may be overwritten by the next."""
+    xp = compat.array_namespace(rows)
+    dtype = rows.dtype if dtype is None else dtype
+    count = -(-rows.shape[0] // chunk_length(rows))
+    step = max(1, -(-rows.shape[0] // max(1, count)))  # as equal as can be: compiled code is made for one shape
+    _keep_memory()
+    reused = xp.empty((step, rows.shape[1]), dtype=dtype) if on_host(rows) and rows.dtype != dtype else None
     for start in range(0, rows.shape[0], step):
-        yield start, xp.astype(rows[start : min(start + step, rows.shape[0]), :], wide)
+        piece = rows[start : min(start + step, rows.shape[0]), :]
+        if reused is None:
+            yield xp.astype(piece, dtype, copy=False)
+        else:
+            reused[: len(piece)] = piece
+            yield reused[: len(piece)]
+
+
+def _keep_memory() -> None:
+    """Let the C library keep what a chunk frees for the next one.
+
+    glibc gives memory back to the system above twice the largest block that it has seen freed, and every page must
+    then be asked for again, which can double the time. So show it a block that is larger than all a chunk needs.
+    """
+    np.empty(8 * _CHUNK_BYTES, dtype=np.uint8)
+
+
+def squares(x: Array) -> Array:
+    """Sum of squares of every row, in one pass."""
+    xp = compat.array_namespace(x)
+    return xp.linalg.vector_norm(x, axis=-1) ** 2 if compat.is_torch_array(x) else xp.vecdot(x, x)
+
+
+def plain_norms(x: Array, dtype: Any) -> Array:
+    """Euclidean norm of every row in the given dtype, into which the squares must fit."""
+    xp = compat.array_namespace(x)
+    if compat.is_torch_array(x):
+        return xp.linalg.vector_norm(x, axis=-1, dtype=dtype)
+    return xp.sqrt(squares(xp.astype(x, dtype, copy=False)))
 
 
 def row_norms(x: Array) -> Array:
-    """Euclidean norm of every row, of any magnitude."""
+    """Euclidean norm of every row in the dtype of ``x``, but no less than float32.
+
+    Rows may be of any magnitude where it costs nothing to look at them. On a GPU, and in a graph that is being traced,
+    their squares must fit into the dtype.
+    """
     xp = compat.array_namespace(x)
-    largest = xp.max(xp.abs(x), axis=-1, keepdims=True)
-    scale = xp.where(largest > 0, largest, xp.ones_like(largest))
-    return scale[:, 0] * xp.sqrt(xp.sum((x / scale) ** 2, axis=-1))
+    dtype = working_dtype(xp, x)
+    with np.errstate(all="ignore"):
+        norms = plain_norms(x, dtype)
+        if is_remote(x) or _is_traced(x) or are_ordinary(norms):
+            return norms
+        x = xp.astype(x, dtype, copy=False)
+        peaks = xp.max(xp.abs(x), axis=-1, keepdims=True)
+        scale = xp.where(peaks > 0, peaks, xp.ones_like(peaks))
+        return scale[:, 0] * xp.sqrt(squares(x / scale))
 
 
-def unit_rows(x: Array, norms: Array, *, first: int = 0) -> Array:
-    """Scale every row to norm 1; a row without length is named by its index, counted from ``first``."""
-    zero = to_numpy(norms == 0, bool)
-    if zero.any():
-        row = first + int(zero.argmax())
-        raise ValueError(f"row {row} has norm 0.0 and cannot be scaled to norm 1: leave such rows out")
-    return x / norms[:, None]
+def are_ordinary(norms: Array) -> bool:
+    """Tell whether all norms are of a size whose square neither overflows nor vanishes."""
+    xp = compat.array_namespace(norms)
+    largest = math.sqrt(float(xp.finfo(norms.dtype).max))
+    return bool(xp.all((norms < largest) & (norms > 1e3 / largest)))
 
 
-def check_squares(norms: Array, *, first: int = 0) -> None:
-    """Refuse rows whose squares do not fit into float64, by their index counted from ``first``."""
-    large = to_numpy(norms) > _LARGEST_NORM
-    if large.any():
-        row = int(large.argmax())
-        raise ValueError(f"row {first + row} has norm {float(norms[row])}, whose square overflows: scale the rows down")
+def _is_traced(x: Array) -> bool:
+    """Tell whether PyTorch is recording what is done with ``x``, whose values are then nobody's business."""
+    if not compat.is_torch_array(x):
+        return False
+    import torch
+
+    return bool(torch.compiler.is_compiling() or torch.jit.is_tracing())  # type: ignore[no-untyped-call,attr-defined]

@@ -1,4 +1,4 @@
-"""The statistic: Σxxᵀ and N, summed in float64 over any number of batches, processes and machines."""
+"""The statistic: Σxxᵀ, N and a small sample, over any number of batches, processes and machines."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import array_api_compat as compat
 import numpy as np
 
 from pnml._arrays import Array, detached, has_float64, like, to_numpy
-from pnml._rows import check_rows, check_squares, chunks, row_norms, unit_rows
+from pnml._products import sum_of_products
+from pnml._rows import are_ordinary, check_finite, check_lengths, check_shape, row_norms
 from pnml._state import load_state, save_state
+from pnml.sample import RowSample
 
 if TYPE_CHECKING:
     import os
@@ -27,6 +29,9 @@ class Correlation:
         n_features: width M of the rows; taken from the first batch when left out.
         unit_norm: scale every row to Euclidean norm 1 before it is added.
 
+    Attributes:
+        sample: a :class:`~pnml.sample.RowSample` of the rows as they came, None while there are none.
+
     >>> rows = np.array([[3.0, 4.0], [0.0, 5.0], [8.0, 6.0]])
     >>> statistic = Correlation().update(rows)
     >>> statistic.matrix
@@ -42,22 +47,26 @@ class Correlation:
         self.count = 0
         self._sums: _Sum = None
         self._norms: _Sum = None
+        self.sample: RowSample | None = None
 
     def update(self, rows: Array) -> Correlation:
         """Add a batch of shape (n, M) and return self; a bad batch raises ``ValueError`` and changes nothing."""
-        rows = detached(check_rows(rows, self.n_features))
+        rows = detached(check_shape(rows, self.n_features))
         if not has_float64(rows):
             rows = to_numpy(rows)
-        sums, norms = self._sums, self._norms
-        for start, x in chunks(rows):
-            lengths = row_norms(x)
-            if self.unit_norm:
-                x = unit_rows(x, lengths, first=start)  # noqa: PLW2901 - the same rows from here on
-            else:
-                check_squares(lengths, first=start)
-            sums = _add(sums, x.T @ x)
-            norms = _add(norms, compat.array_namespace(x).sum(lengths))
-        self._sums, self._norms = sums, norms
+        if rows.shape[0]:
+            with np.errstate(all="ignore"):
+                products, lengths = sum_of_products(rows, unit_norm=self.unit_norm)
+            if not are_ordinary(lengths):
+                check_finite(rows)
+                rows = compat.array_namespace(rows).astype(rows, lengths.dtype)
+                lengths = row_norms(rows)
+                check_lengths(lengths, unit_norm=self.unit_norm)
+                if self.unit_norm:
+                    products, _ = sum_of_products(rows / lengths[:, None], unit_norm=True)
+            self._sums = _add(self._sums, products)
+            self._norms = _add(self._norms, compat.array_namespace(lengths).sum(lengths))
+            self.sample = self._with(RowSample.of(rows))
         self.count += rows.shape[0]
         self.n_features = rows.shape[1]
         return self
@@ -79,6 +88,12 @@ class Correlation:
         """The sum of the rows' Euclidean norms as they came."""
         return 0.0 if self._norms is None else float(_total(self._norms))
 
+    def _with(self, sample: RowSample | None) -> RowSample | None:
+        """Give the sample with that of further rows; there is none of rows that were restored without one."""
+        if self.count == 0:
+            return sample
+        return None if self.sample is None or sample is None else self.sample + sample
+
     def __add__(self, other: Correlation) -> Correlation:
         """Merge two statistics of disjoint sets of rows into a new one."""
         if not isinstance(other, Correlation):
@@ -96,11 +111,12 @@ class Correlation:
             self.count + other.count,
             self.norm_sum + other.norm_sum,
             unit_norm=self.unit_norm,
+            sample=self._with(other.sample),
         )
 
     def _copy(self) -> Correlation:
         copy = Correlation(self.n_features, unit_norm=self.unit_norm)
-        copy.count, copy._sums, copy._norms = self.count, self._sums, self._norms
+        copy.count, copy._sums, copy._norms, copy.sample = self.count, self._sums, self._norms, self.sample
         return copy
 
     def __eq__(self, other: object) -> bool:
@@ -110,7 +126,9 @@ class Correlation:
         mine = self.n_features, self.count, self.unit_norm, self.norm_sum
         if mine != (other.n_features, other.count, other.unit_norm, other.norm_sum):
             return False
-        return self.count == 0 or np.array_equal(self.matrix, other.matrix)
+        if self.count == 0:
+            return True
+        return np.array_equal(self.matrix, other.matrix) and self.sample == other.sample
 
     __hash__ = None  # type: ignore[assignment]  # mutable, like the arrays it holds
 
@@ -120,21 +138,38 @@ class Correlation:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the statistic to a safetensors file."""
         info = {"count": self.count, "norm_sum": self.norm_sum, "unit_norm": self.unit_norm}
-        save_state(path, _KIND, _VERSION, {"sum": self.matrix}, info)
+        held = {} if self.sample is None else self.sample.arrays()
+        save_state(path, _KIND, _VERSION, {"sum": self.matrix, **held}, info)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Correlation:
         """Read a statistic written by :meth:`save`."""
         arrays, info = load_state(path, _KIND, _VERSION)
-        return cls.restore(arrays["sum"], info["count"], info["norm_sum"], unit_norm=info["unit_norm"])
+        return cls.restore(
+            arrays["sum"],
+            info["count"],
+            info["norm_sum"],
+            unit_norm=info["unit_norm"],
+            sample=RowSample.from_arrays(arrays),
+        )
 
     @classmethod
     def restore(
-        cls, matrix: np.ndarray[Any, Any], count: int, norm_sum: float, *, unit_norm: bool = False
+        cls,
+        matrix: np.ndarray[Any, Any],
+        count: int,
+        norm_sum: float,
+        *,
+        unit_norm: bool = False,
+        sample: RowSample | None = None,
     ) -> Correlation:
-        """Make a statistic from sums computed elsewhere: Σxxᵀ (M, M), N, and Σ‖x‖ of the rows before scaling."""
+        """Make a statistic from sums computed elsewhere: Σxxᵀ (M, M), N, and Σ‖x‖ of the rows before scaling.
+
+        Without a ``sample`` of those rows it serves every ``embedding_scale`` but "auto".
+        """
         statistic = cls(len(matrix), unit_norm=unit_norm)
         statistic.count, statistic._sums, statistic._norms = count, (matrix, None), (np.float64(norm_sum), None)
+        statistic.sample = sample
         return statistic
 
 

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import array_api_compat as compat
 import numpy as np
 
-from pnml import learner
-from pnml._arrays import Array, Placed, as_array, precision, to_numpy, working_dtype
-from pnml._rows import check_rows, chunks
+from pnml import scoring
+from pnml._arrays import Array, Placed, as_array, has_float64, like, precision, to_numpy, working_dtype
+from pnml._rows import check_finite, check_rows, check_shape, chunks, is_narrow, wide_dtype
 from pnml._state import load_state, save_state
 from pnml.calibration import Threshold, calibrate
 from pnml.correlation import Correlation
+from pnml.quick import Quick
 from pnml.result import Result
-from pnml.scaling import EMBEDDING_SCALES, EmbeddingScale, row_scale
-from pnml.subspace import Subspace, leave_one_out, leverage, xtg
+from pnml.sample import RowSample
+from pnml.scaling import EMBEDDING_SCALES, EmbeddingScale, balanced_length
+from pnml.scoring import assess
+from pnml.subspace import Subspace
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Callable
+
+__all__ = ["Detector", "FewRowsWarning", "Precision", "assess", "head_digest"]
+
+Precision = Literal["float64", "float32"]
+"""``"float64"``: exact to rounding. ``"float32"``: quick, and exact wherever float32 might be off by more than 1 %."""
 
 _KIND, _VERSION = "pnml.detector", 1
 
@@ -38,7 +48,9 @@ class Detector:
     Args:
         weight: the last linear layer's weight, shape (C, M).
         bias: its bias, shape (C,); zeros when left out.
-        embedding_scale: "paper" scales every embedding to norm 1; "natural" leaves them as they are.
+        embedding_scale: "auto" gives every embedding the one length at which the model is neither certain nor clueless
+            about the training set, and sees near- and far-OOD; "paper" scales to norm 1, which reproduces the paper's
+            numbers; "natural" leaves embeddings as they are.
 
     Attributes:
         threshold: the calibrated :class:`~pnml.calibration.Threshold`, None before :meth:`calibrate`.
@@ -51,7 +63,7 @@ class Detector:
     True
     """
 
-    def __init__(self, weight: Array, bias: Array | None = None, *, embedding_scale: EmbeddingScale = "paper") -> None:
+    def __init__(self, weight: Array, bias: Array | None = None, *, embedding_scale: EmbeddingScale = "auto") -> None:
         self.weight = check_rows(to_numpy(as_array(weight)), None)
         if len(self.weight) < 2:
             raise ValueError(
@@ -68,7 +80,9 @@ class Detector:
         self.threshold: Threshold | None = None
         self.correlation = self._empty_correlation()
         self._subspace: Subspace | None = None
-        self._head = Placed(self.weight.T, self.bias)
+        self._quick_scorer: Quick | None = None
+        self._length: float | None = None
+        self._placed_head: Placed | None = None
 
     @property
     def n_classes(self) -> int:
@@ -100,6 +114,38 @@ class Detector:
             self._subspace = Subspace.fit(self.correlation)
         return self._subspace
 
+    @property
+    def embedding_length(self) -> float:
+        """The length that embeddings of norm 1 are given for their p: 1, but for "auto"."""
+        if self.embedding_scale != "auto":
+            return 1.0
+        if self._length is None:
+            _ = self.subspace  # says what is missing if nothing was fitted
+            if self.correlation.sample is None:
+                raise ValueError(
+                    'embedding_scale="auto" needs a sample of the training rows, and this Correlation was restored '
+                    'without one: fit it on the rows again, or take embedding_scale="paper"'
+                )
+            self._length = balanced_length(self.correlation.sample.numpy(), self.weight, self.bias)
+        return self._length
+
+    @property
+    def scaled_weight(self) -> np.ndarray[Any, Any]:
+        """The weight times :attr:`embedding_length`: what gives the logits of a direction at its length, (C, M)."""
+        return np.asarray(self.weight * self.embedding_length)
+
+    @property
+    def _head(self) -> Placed:
+        if self._placed_head is None:
+            self._placed_head = Placed(self.scaled_weight.T, self.bias)
+        return self._placed_head
+
+    @property
+    def _quick(self) -> Quick:
+        if self._quick_scorer is None or self._quick_scorer.subspace is not self.subspace:
+            self._quick_scorer = Quick(self.scaled_weight, self.bias, self.subspace, self.embedding_scale)
+        return self._quick_scorer
+
     def fit(self, embeddings: Array) -> Detector:
         """Learn from the training set's embeddings, shape (N, M), forgetting what was fitted before."""
         fitted = self._empty_correlation().update(embeddings)
@@ -111,24 +157,51 @@ class Detector:
         return self.merge(self._empty_correlation().update(embeddings))
 
     def _empty_correlation(self) -> Correlation:
-        return Correlation(self.n_features, unit_norm=self.embedding_scale == "paper")
+        return Correlation(self.n_features, unit_norm=self.embedding_scale != "natural")
 
     def merge(self, correlation: Correlation) -> Detector:
         """Add the statistic of further training rows, fitted elsewhere; a threshold set before is dropped."""
         self.correlation = self.correlation + correlation
-        self._subspace = self.threshold = None
+        self._subspace = self._length = self._placed_head = self.threshold = None
         return self
 
     def __call__(self, embeddings: Array) -> Result:
         """Say everything about embeddings of shape (n, M)."""
-        return self._assess(embeddings, without_itself=False)
+        x = self._batch(embeddings)
+        logits, p, q, t, gamma = self._by_chunk(x, partial(assess, length=self.embedding_length))
+        decided = {}
+        if self.threshold is not None:
+            decided = {"p_value": self.threshold.p_value(gamma), "is_ood": self.threshold.is_ood(gamma)}
+        return Result(logits, compat.array_namespace(x).argmax(logits, axis=-1), p, q, t, gamma, **decided)
 
-    def score(self, embeddings: Array, *, leave_one_out: bool = False) -> Array:
+    def score(
+        self,
+        embeddings: Array,
+        *,
+        leave_one_out: bool = False,
+        precision: Precision = "float64",
+        compiled: bool = False,
+    ) -> Array:
         """Give the regret in nats, shape (n,): larger = less trustworthy.
 
-        With ``leave_one_out`` the embeddings are training rows, each scored as if it had not been fitted on.
+        Args:
+            embeddings: of any array library, shape (n, M).
+            leave_one_out: say that the embeddings *are* training rows; each is then scored as if it had not been seen.
+            precision: "float64" is exact, also for embeddings in float32. "float32" takes about half the time on NumPy
+                and PyTorch arrays: every regret whose error might exceed 1 % is found and computed in float64 after
+                all, as are leave-one-out regrets.
+            compiled: let ``torch.compile`` fuse the work on PyTorch tensors. Its first call takes up to a minute: worth
+                it on a GPU, for many millions of embeddings.
         """
-        return self._assess(embeddings, without_itself=leave_one_out).regret
+        if precision not in get_args(Precision):
+            raise ValueError(f"precision must be one of {get_args(Precision)}, got {precision!r}")
+        x = self._batch(embeddings)
+        if compiled and not compat.is_torch_array(x):
+            raise ValueError(f"compiled=True is for PyTorch tensors, got {type(x).__name__}")
+        if precision == "float32" and not leave_one_out and self._quick.suits(x):
+            return self._quick_score(x, compiled=compiled)
+        function = scoring.compiled(scoring.regret) if compiled else scoring.regret
+        return self._by_chunk(x, function, leave_one_out=leave_one_out)[0]
 
     def predict_proba(self, embeddings: Array) -> Array:
         """Give the pNML probabilities q, shape (n, C)."""
@@ -158,30 +231,46 @@ class Detector:
             raise ValueError("no threshold is set: call calibrate(held_out_embeddings) first")
         return self.threshold.is_ood(self.score(embeddings))
 
-    def _assess(self, embeddings: Array, *, without_itself: bool) -> Result:
-        x = check_rows(embeddings, self.n_features)
-        xp = compat.array_namespace(x)
-        limits = self.subspace.outside_limits(precision(x))
-        error = self.subspace.relative_error if without_itself else None
+    def _batch(self, embeddings: Array) -> Array:
+        x = check_shape(embeddings, self.n_features)
         if x.shape[0] == 0:
             raise ValueError("expected at least one embedding, got none")
-        parts = [
-            assess(
-                chunk,
-                self._head.beside(chunk),
-                self.subspace.basis.beside(chunk),
-                limits,
-                embedding_scale=self.embedding_scale,
-                leave_one_out_error=error,
-            )
-            for _, chunk in chunks(x)
-        ]
+        return x
+
+    def _by_chunk(self, x: Array, function: Callable[..., Any], *, leave_one_out: bool = False) -> list[Array]:
+        """Compute in float64, and give each quantity in the library and working precision of the embeddings.
+
+        The last quantity is the regret: it is not finite where an embedding is not, which is looked at once, at the
+        end, so that no chunk waits for another.
+        """
+        xp = compat.array_namespace(x)
+        rows = x if has_float64(x) else to_numpy(x)
+        dtype = wide_dtype(rows)
+        head, basis = self._head.beside(rows, dtype), self.subspace.basis.beside(rows, dtype)
+        limits = self.subspace.outside_limits(precision(x))
+        options = {
+            "embedding_scale": self.embedding_scale,
+            "leave_one_out_error": self.subspace.relative_error if leave_one_out else None,
+            "in_range": is_narrow(rows),
+        }
+        with np.errstate(all="ignore"):
+            parts = [function(chunk, head, basis, limits, **options) for chunk in chunks(rows, dtype)]
+        home = compat.array_namespace(rows)
+        columns = [home.concat(column) for column in zip(*parts, strict=True)]
+        if not bool(home.all(home.isfinite(columns[-1]))):
+            check_finite(x)
         out = working_dtype(xp, x)
-        logits, p, q, t, gamma = (xp.astype(xp.concat(columns), out) for columns in zip(*parts, strict=True))
-        decided = {}
-        if self.threshold is not None:
-            decided = {"p_value": self.threshold.p_value(gamma), "is_ood": self.threshold.is_ood(gamma)}
-        return Result(logits, xp.argmax(logits, axis=-1), p, q, t, gamma, **decided)
+        return [xp.astype(c, out) if rows is x else like(x, c, out) for c in columns]
+
+    def _quick_score(self, x: Array, *, compiled: bool) -> Array:
+        """Compute in float32, and again in float64 what float32 leaves in doubt."""
+        xp = compat.array_namespace(x)
+        gamma, trusted = self._quick.score(x, fused=compiled)
+        gamma = xp.astype(gamma, working_dtype(xp, x))
+        if not bool(xp.all(trusted)):
+            check_finite(x)
+            gamma[~trusted] = self.score(x[~trusted])
+        return gamma
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted detector, and its threshold if set, to a safetensors file."""
@@ -196,9 +285,12 @@ class Detector:
             "count": self.correlation.count,
             "norm_sum": self.correlation.norm_sum,
             "embedding_scale": self.embedding_scale,
+            "embedding_length": self.embedding_length,
             "head_digest": self.head_digest,
             "threshold": None,
         }
+        if self.embedding_scale == "auto" and self.correlation.sample is not None:
+            arrays |= self.correlation.sample.arrays()
         if threshold is not None:
             arrays["calibration_scores"] = threshold.scores
             info["threshold"] = {
@@ -217,8 +309,13 @@ class Detector:
         detector = cls(arrays["weight"], arrays["bias"], embedding_scale=info["embedding_scale"])
         detector._subspace = Subspace(arrays["eigenvalues"], arrays["eigenvectors"], info["count"])
         detector.correlation = Correlation.restore(
-            detector._subspace.correlation, info["count"], info["norm_sum"], unit_norm=detector.correlation.unit_norm
+            detector._subspace.correlation,
+            info["count"],
+            info["norm_sum"],
+            unit_norm=detector.correlation.unit_norm,
+            sample=RowSample.from_arrays(arrays),
         )
+        detector._length = info.get("embedding_length")
         if info["threshold"] is not None:
             held = dict(info["threshold"], interval=tuple(info["threshold"]["interval"]))
             detector.threshold = Threshold(**held, scores=arrays["calibration_scores"])
@@ -231,36 +328,3 @@ def head_digest(weight: Array, bias: Array) -> str:
     for values in (weight, bias):
         digest.update(np.ascontiguousarray(to_numpy(values, "<f4")).tobytes())
     return digest.hexdigest()
-
-
-def assess(
-    x: Array,
-    head: tuple[Array, ...],
-    basis: tuple[Array, ...],
-    outside_limits: tuple[float, float],
-    *,
-    embedding_scale: EmbeddingScale,
-    leave_one_out_error: float | None = None,
-) -> tuple[Array, Array, Array, Array, Array]:
-    """Give logits, p, q, xᵀg and regret of embeddings (n, M): matrix products, in the arrays' own library.
-
-    Args:
-        x: embeddings.
-        head: transposed weight (M, C) and bias (C,).
-        basis: whitening and null space of the :class:`~pnml.Subspace`.
-        outside_limits: of the Subspace, for the precision of the embeddings.
-        embedding_scale: as of the :class:`Detector`.
-        leave_one_out_error: given, the rows are training rows to be scored as if unseen; h's relative error.
-    """
-    weight, bias = head
-    whitening, null_space = basis
-    xp = compat.array_namespace(x)
-    projected = x @ weight
-    logits = projected + bias
-    scale = row_scale(x, embedding_scale)
-    log_p = learner.log_softmax(projected * scale[:, None] + bias)
-    h = leverage(x * scale[:, None], whitening, null_space, outside_limits)
-    t = xtg(leave_one_out(h, leave_one_out_error) if leave_one_out_error is not None else h)
-    t = xp.where(scale > 0, t, xp.ones_like(t))  # no direction: nothing the training set could say about it
-    probabilities = xp.exp(learner.log_softmax(logits))
-    return logits, probabilities, learner.predictive(log_p, t, log=True), t, learner.regret(log_p, t, log=True)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from pnml._arrays import to_numpy
 from pnml.correlation import Correlation
+from pnml.sample import RowSample
 
 
 def is_distributed() -> bool:
@@ -33,7 +34,10 @@ def agree_over_ranks(head_name: str | None) -> str | None:
 
 
 def sum_over_ranks(statistic: Correlation) -> Correlation:
-    """Add the statistics of all ranks, one all-reduce of M² doubles; a rank without rows takes part all the same."""
+    """Add the statistics of all ranks: one all-reduce of M² doubles, and the samples gathered.
+
+    A rank without rows takes part all the same.
+    """
     if not is_distributed():
         return statistic
     shapes: list[tuple[int, int]] = [(0, 0)] * dist.get_world_size()
@@ -51,7 +55,16 @@ def sum_over_ranks(statistic: Correlation) -> Correlation:
     dist.all_reduce(total)
     held = to_numpy(total)
     matrix = held[:-1].reshape(width, width)
-    return Correlation.restore(matrix, count, held[-1], unit_norm=statistic.unit_norm)
+    sample = _sample_over_ranks(statistic.sample)
+    return Correlation.restore(matrix, count, held[-1], unit_norm=statistic.unit_norm, sample=sample)
+
+
+def _sample_over_ranks(sample: RowSample | None) -> RowSample | None:
+    mine = {} if sample is None else sample.arrays()
+    held = [mine] * dist.get_world_size()
+    dist.all_gather_object(held, mine)
+    samples = [one for arrays in held if (one := RowSample.from_arrays(arrays)) is not None]
+    return sum(samples[1:], start=samples[0]) if samples else None
 
 
 def gather_over_ranks(scores: Tensor) -> Tensor:

@@ -46,7 +46,7 @@ class GuardGraph(nn.Module):
         self.embedding_scale = detector.embedding_scale
         self.outside_limits = detector.subspace.outside_limits
         constants = {
-            "weight": detector.weight.T,
+            "weight": detector.scaled_weight.T,
             "bias": detector.bias,
             "whitening": detector.subspace.whitening,
             "null_space": detector.subspace.null_space,

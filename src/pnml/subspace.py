@@ -24,7 +24,7 @@ import array_api_compat as compat
 import numpy as np
 
 from pnml._arrays import Array, Placed, precision, working_dtype
-from pnml._rows import check_rows, chunks
+from pnml._rows import check_rows, chunks, squares, wide_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,8 +75,15 @@ class Subspace:
 
     @cached_property
     def whitening(self) -> np.ndarray[Any, Any]:
-        """The seen directions, each divided by the square root of its eigenvalue: h(x) = ‖whiteningᵀx‖², (M, rank)."""
-        return np.asarray(self.eigenvectors[:, : self.rank] / np.sqrt(self.eigenvalues[: self.rank]))
+        """The factor W of S⁺ = WWᵀ, so that h(x) = ‖Wᵀx‖², (M, rank): triangular where that saves products.
+
+        The seen directions divided by the square roots of their eigenvalues are such a factor, and so is that turned by
+        any rotation. One rotation leaves nothing above the diagonal, where :func:`leverage` then has nothing to do.
+        """
+        factor = self.eigenvectors[:, : self.rank] / np.sqrt(self.eigenvalues[: self.rank])
+        if block_width(self.n_features) < self.rank:
+            factor = np.asarray(np.linalg.qr(factor.T, mode="r")).T
+        return np.ascontiguousarray(factor)
 
     @property
     def null_space(self) -> np.ndarray[Any, Any]:
@@ -155,8 +162,8 @@ class Subspace:
         limits = self.outside_limits(precision(x))
         out = working_dtype(xp, x)
         parts = []
-        for _, chunk in chunks(x):
-            values = function(chunk, *self.basis.beside(chunk), limits)
+        for wide in chunks(x, wide_dtype(x)):
+            values = function(wide, *self.basis.beside(wide), limits)
             fits = values <= xp.finfo(out).max
             parts.append(xp.astype(xp.where(fits, values, xp.full_like(values, math.inf)), out))
         return xp.concat(parts) if parts else xp.empty(0, dtype=out, device=compat.device(x))
@@ -168,22 +175,28 @@ def leverage(x: Array, whitening: Array, null_space: Array, outside_limits: tupl
     A row is outside the span when the square of its length beyond exceeds the first limit times the square of its
     whole length, plus the second limit times its leverage within.
     """
-    xp = compat.array_namespace(x)
-    inside = xp.sum((x @ whitening) ** 2, axis=-1)
+    rank, width = whitening.shape[1], block_width(x.shape[1])
+    inside = squares(x @ whitening[:, : min(width, rank)])
+    for start in range(width, rank, width):  # above the diagonal there are zeros only
+        inside = inside + squares(x[:, start:] @ whitening[start:, start : min(start + width, rank)])
     if null_space.shape[1] == 0:
         return inside
-    beyond = xp.sum((x @ null_space) ** 2, axis=-1)
+    xp = compat.array_namespace(x)
+    beyond = squares(x @ null_space)
     of_length, of_leverage = outside_limits
-    outside = beyond > of_length * xp.sum(x * x, axis=-1) + of_leverage * inside
+    outside = beyond > of_length * squares(x) + of_leverage * inside
     return xp.where(outside, xp.full_like(inside, math.inf), inside)
+
+
+def block_width(n_features: int) -> int:
+    """Return into how wide blocks of columns the whitening is cut: small ones save products, large ones are fast."""
+    return max(64, -(-n_features // 8))
 
 
 def xtg(h: Array) -> Array:
     """Turn leverage in [0, ∞] into xᵀg = h / (1 + h) in [0, 1]."""
-    xp = compat.array_namespace(h)
-    finite = h < math.inf
-    held = xp.where(finite, h, xp.zeros_like(h))
-    return xp.where(finite, held / (1 + held), xp.ones_like(h))
+    with np.errstate(divide="ignore"):  # so that 0 stays 0 and infinity becomes 1
+        return 1 / (1 + 1 / h)
 
 
 def leave_one_out(h: Array, error: float) -> Array:

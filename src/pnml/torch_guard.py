@@ -31,7 +31,7 @@ class ZeroEmbeddingWarning(UserWarning):
     """Some training samples leave no feature of the network active, and were left out of the fit."""
 
 
-def guard(model: nn.Module, *, head: str | None = None, embedding_scale: EmbeddingScale = "paper") -> Guard:
+def guard(model: nn.Module, *, head: str | None = None, embedding_scale: EmbeddingScale = "auto") -> Guard:
     """Put a guard around a trained classifier.
 
     >>> network = nn.Sequential(nn.Linear(8, 4), nn.Tanh(), nn.Linear(4, 3))
@@ -60,7 +60,7 @@ class Guard(nn.Module):
         detector: the fitted :class:`~pnml.Detector`, None before :meth:`fit` or :meth:`load`.
     """
 
-    def __init__(self, model: nn.Module, *, head: str | None = None, embedding_scale: EmbeddingScale = "paper") -> None:
+    def __init__(self, model: nn.Module, *, head: str | None = None, embedding_scale: EmbeddingScale = "auto") -> None:
         super().__init__()
         self.model = model
         self.embedding_scale: EmbeddingScale = embedding_scale
@@ -92,7 +92,7 @@ class Guard(nn.Module):
                 left out. Under ``torch.distributed`` each rank passes its own share and all end with the same detector.
             progress: show a progress bar on stderr.
         """
-        statistic = Correlation(unit_norm=self.embedding_scale == "paper")
+        statistic = Correlation(unit_norm=self.embedding_scale != "natural")
         left_out = 0
 
         def add(embeddings: Tensor) -> None:

@@ -5,6 +5,8 @@ import torch
 from scipy.special import softmax
 from torch import Tensor, nn
 
+from oracles import balanced_length
+
 CLASSES, FEATURES = 4, 20
 
 
@@ -39,12 +41,13 @@ def inputs(n: int, seed: int, scale: float = 1.0) -> Tensor:
     return scale * torch.randn(n, 6, generator=torch.Generator().manual_seed(seed))
 
 
-def naive_regret(rows: Tensor, train: Tensor, head: nn.Linear) -> np.ndarray:
+def naive_regret(rows: Tensor, train: Tensor, head: nn.Linear, embedding_scale: str = "auto") -> np.ndarray:
     """The theorem in float64, from the singular values of the training rows, none of which is cut off."""
     weight, bias = (t.detach().double().numpy() for t in (head.weight, head.bias))
     unit, unit_train = (nn.functional.normalize(x.double()).numpy() for x in (rows, train))
     _, singular, directions = np.linalg.svd(unit_train, full_matrices=False)
     h = np.square(unit @ directions.T / singular).sum(axis=1)
-    p = softmax(unit @ weight.T + bias, axis=1)
+    length = balanced_length(unit_train, weight, bias) if embedding_scale == "auto" else 1.0
+    p = softmax(length * unit @ weight.T + bias, axis=1)
     t = (h / (1 + h))[:, None]
     return np.asarray(np.log((p / (p + p**t * (1 - p))).sum(axis=1)))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -8,6 +9,7 @@ from typer.testing import CliRunner
 
 from pnml.bench.results import load_results
 from pnml.cli.bench import bench
+from pnml.methods import METHODS, PEERS, REGRETS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,3 +85,8 @@ def test_help_has_an_example() -> None:
     done = call("--help")
     assert done.exit_code == 0
     assert "pnml bench --model densenet-bc-100 --ind cifar10" in done.stdout
+
+
+def test_help_names_every_method() -> None:
+    _, _, listed = call("--help").stdout.partition("Methods, joined by commas.")
+    assert {*METHODS, *REGRETS, *PEERS} <= set(re.findall(r"[a-z][a-z-]+", listed.partition("[default: baseline]")[0]))

@@ -40,24 +40,31 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
     return make_files(tmp_path)
 
 
-@pytest.mark.parametrize("scale", ["paper", "natural"])
+@pytest.mark.parametrize("scale", ["auto", "paper", "natural"])
 @pytest.mark.parametrize("head_suffix", [".npz", ".safetensors"])
-def test_fit_gives_the_detector_of_all_rows(scale: str, head_suffix: str, files: Files) -> None:
+def test_fit_gives_the_detector_of_all_rows(scale: Any, head_suffix: str, files: Files) -> None:
     save_file({"weight": files.weight, "bias": files.bias}, files / "head.safetensors")
     head, out = files / f"head{head_suffix}", files / "new folder" / "detector.safetensors"
     words = ("fit", "--embeddings", files / "train.npy", "--head", head, "--out", out, "--embedding-scale", scale)
     said = succeeds(*words)
     found = Detector.load(out)
     rows = files.train.astype(np.float64)
-    if scale == "paper":
+    if scale != "natural":
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     np.testing.assert_allclose(found.correlation.matrix, rows.T @ rows, atol=1e-9)
     assert found.correlation.count == len(rows)
     assert found.embedding_scale == scale
     assert (found.weight == files.weight).all()
+    whole = Detector(files.weight, files.bias, embedding_scale=scale).fit(files.train)
+    assert found.embedding_length == whole.embedding_length
+    np.testing.assert_allclose(found.score(files.new), whole.score(files.new), rtol=1e-6)
     assert f"fitted on 300 rows of {files / 'train.npy'}" in said
     assert f"rank      5 of {FEATURES}" in said
     assert f"classes   {CLASSES}" in said
+
+
+def test_fit_scales_as_the_detector_does_unless_told(files: Files) -> None:
+    assert Detector.load(files.fitted()).embedding_scale == Detector(files.weight).embedding_scale == "auto"
 
 
 def test_fit_without_a_bias_means_zeros(files: Files) -> None:
@@ -77,7 +84,7 @@ def spy(method: Callable[..., Any], seen: list[int]) -> Callable[..., Any]:
 
 def test_reading_is_chunked(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    for owner, name in ((Correlation, "update"), (Detector, "_assess")):
+    for owner, name in ((Correlation, "update"), (Detector, "score"), (Detector, "__call__")):
         monkeypatch.setattr(owner, name, spy(getattr(owner, name), seen))
     path = files.fitted(calibrated=True)
     succeeds("score", path, "--embeddings", files / "new.npy", "--out", files / "scores.csv")
@@ -158,12 +165,21 @@ def test_inspect_says_what_the_file_holds(files: Files) -> None:
     assert f"{FEATURES} features to {CLASSES} classes, digest {Detector.load(path).head_digest[:12]}" in said
     assert "fitted on  300 rows of mean norm" in said
     assert f"rank       5 of {FEATURES}" in said
+    length, mean_norm = Detector.load(path).embedding_length, np.linalg.norm(files.train, axis=1).mean()
+    scale = f"scale      auto: embeddings are made {length:.6g} long, {length / mean_norm:.2f} of their mean norm\n"
+    assert scale in said
     assert "threshold  none: pnml calibrate sets one" in said
     assert "█████×××" in said
     succeeds("calibrate", path, "--embeddings", files / "held.npy")
     threshold = Detector.load(path).threshold
     assert threshold is not None
     assert f"threshold  {threshold.value:.6g} nats" in succeeds("inspect", path)
+
+
+@pytest.mark.parametrize("scale", ["paper", "natural"])
+def test_inspect_names_the_other_scales(scale: Any, files: Files) -> None:
+    Detector(files.weight, files.bias, embedding_scale=scale).fit(files.train).save(files / "detector.safetensors")
+    assert f"scale      {scale}\n" in succeeds("inspect", files / "detector.safetensors")
 
 
 @given(st.lists(st.integers(1, 10), min_size=1, max_size=6))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import array_api_strict as strict
@@ -11,7 +12,17 @@ import pytest
 import torch
 
 from pnml import _rows
-from pnml._arrays import Placed, as_array, has_float64, is_real_floating, like, precision, to_numpy, working_dtype
+from pnml._arrays import (
+    Placed,
+    as_array,
+    has_float64,
+    is_real_floating,
+    is_remote,
+    like,
+    precision,
+    to_numpy,
+    working_dtype,
+)
 
 LIBRARIES = [np, torch, jnp, strict]
 VALUES = [[1.0, 2.0], [3.0, 4.5]]
@@ -91,6 +102,8 @@ def test_placed_arrays_are_made_once_per_kind() -> None:
     (again,) = placed.beside(torch.ones(3))
     (double,) = placed.beside(torch.zeros(1, dtype=torch.float64))
     (numpy,) = placed.beside(np.zeros(1))
+    (asked,) = placed.beside(torch.zeros(1), torch.float64)
+    assert asked is double
     assert first is again
     assert first.dtype == torch.float32
     assert double.dtype == torch.float64
@@ -101,28 +114,58 @@ def test_placed_arrays_are_made_once_per_kind() -> None:
 def test_chunks_cover_all_rows_in_order(library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_rows, "_CHUNK_BYTES", 2 * 8 * 3)
     rows = library.reshape(library.arange(21.0, dtype=library.float32), (7, 3))
-    starts, parts = zip(*_rows.chunks(rows), strict=True)
-    assert starts == (0, 2, 4, 6)
+    parts = list(_rows.chunks(rows))
     assert [part.shape[0] for part in parts] == [2, 2, 2, 1]
-    wide = np.float32 if library is jnp else np.float64
-    assert {str(part.dtype).rsplit(".", maxsplit=1)[-1] for part in parts} == {np.dtype(wide).name}
+    assert {part.dtype for part in parts} == {rows.dtype}
     np.testing.assert_array_equal(np.concatenate([np.asarray(part) for part in parts]).ravel(), np.arange(21.0))
 
 
 def test_a_row_wider_than_a_chunk_is_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_rows, "_CHUNK_BYTES", 1)
-    assert [start for start, _ in _rows.chunks(np.zeros((3, 5)))] == [0, 1, 2]
+    assert [part.shape for part in _rows.chunks(np.zeros((3, 5)))] == [(1, 5)] * 3
     assert list(_rows.chunks(np.zeros((0, 5)))) == []
 
 
+def test_another_device_gets_larger_chunks() -> None:
+    rows = torch.empty(100_000, 512, device="meta")
+    assert [len(part) for part in _rows.chunks(rows)] == [100_000]
+    assert len(list(_rows.chunks(torch.empty(100_000, 512)))) > 50
+
+
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_unit_rows(library: Any) -> None:
-    x = library.asarray([[3.0, 4.0], [0.0, -2.0]])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_norms_are_as_precise_as_asked_for(library: Any, dtype: str) -> None:
+    dtype = "float32" if library is jnp else dtype
+    x = library.asarray([[3.0, 4.0], [0.0, -2.0], [0.0, 0.0], [1e-4, 0.0]], dtype=getattr(library, dtype))
     norms = _rows.row_norms(x)
-    np.testing.assert_allclose(np.asarray(norms), [5, 2], rtol=1e-7)
-    np.testing.assert_allclose(np.asarray(_rows.unit_rows(x, norms)), [[0.6, 0.8], [0.0, -1.0]], rtol=1e-7)
+    assert norms.dtype == x.dtype
+    np.testing.assert_allclose(np.asarray(norms), [5, 2, 0, float(x[3, 0])], rtol=1e-15 if dtype == "float64" else 1e-6)
+    if library is not jnp:
+        wide = _rows.plain_norms(x, library.float64)
+        assert wide.dtype == library.float64
+        np.testing.assert_allclose(np.asarray(wide), [5, 2, 0, float(x[3, 0])], rtol=1e-15)
 
 
-def test_norms_neither_overflow_nor_vanish() -> None:
+def test_norms_of_half_precision_are_not_computed_in_it() -> None:
+    for x in (np.full((1, 4), 60_000, dtype=np.float16), torch.full((1, 4), 60_000.0, dtype=torch.float16)):
+        assert float(_rows.row_norms(x)[0]) == 2 * float(x[0, 0])
+
+
+@pytest.mark.parametrize("library", [np, torch, strict])
+def test_norms_neither_overflow_nor_vanish(library: Any) -> None:
     for scale in (1e-200, 1e200):
-        assert _rows.row_norms(np.array([[3.0, 4.0]]) * scale)[0] == pytest.approx(5 * scale, rel=1e-14, abs=0)
+        (norm,) = _rows.row_norms(library.asarray([[3 * scale, 4 * scale]], dtype=library.float64))
+        assert float(norm) == pytest.approx(5 * scale, rel=1e-14, abs=0)
+    for scale in (1e-37, 1e37):
+        (norm,) = _rows.row_norms(library.asarray([[3 * scale, -3 * scale]], dtype=library.float32))
+        assert float(norm) == pytest.approx(math.sqrt(18) * scale, rel=1e-6, abs=0)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_squares(library: Any) -> None:
+    np.testing.assert_allclose(np.asarray(_rows.squares(library.asarray([[3.0, 4.0], [0.0, -2.0]]))), [25, 4], 1e-6)
+
+
+def test_only_another_device_is_remote() -> None:
+    assert not any(is_remote(library.asarray([0.0])) for library in LIBRARIES)
+    assert is_remote(torch.empty(1, device="meta"))

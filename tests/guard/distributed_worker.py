@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import pnml
 from pnml.distributed import agree_over_ranks, sum_over_ranks
 
-from .networks import CNN, images, mlp, rows
+from .networks import CLASSES, CNN, images, mlp, rows
 
 SHARES = {
     "even": [[(0, 24), (24, 48)], [(48, 72), (72, 96)]],
@@ -22,6 +22,16 @@ SHARES = {
     "one rank empty": [[], [(0, 50), (50, 96)]],
 }
 """Which rows of the data each of the two ranks gets, batch by batch."""
+
+
+MANY = 3000
+"""More rows than the sample of a statistic holds."""
+
+
+def one_layer() -> nn.Linear:
+    """A classifier whose embeddings are its inputs, to the last bit, whatever the batches."""
+    torch.manual_seed(0)
+    return nn.Linear(8, CLASSES).double()
 
 
 def shares(data: Tensor, how: str, rank: int) -> list[Tensor]:
@@ -45,6 +55,8 @@ def main(folder: Path) -> None:
         guard.calibrate(shares(held_out, how, rank), progress=False)
         guard.save(folder / f"{how}-{rank}.safetensors")
         np.savez(folder / f"{how}-{rank}.npz", **guard(fresh).to_table())
+    mine = rows(MANY).double()[rank::2]
+    pnml.guard(one_layer()).fit([mine[:400], mine[400:]], progress=False).save(folder / f"many-{rank}")
     torch.manual_seed(0)
     wrapped = nn.parallel.DistributedDataParallel(CNN().double())
     guard = pnml.guard(wrapped).fit(shares(images(96).double(), "one rank empty", rank), progress=False)

@@ -15,7 +15,7 @@ import torch
 import pnml
 from pnml.distributed import agree_over_ranks, gather_over_ranks, is_first_rank, sum_over_ranks
 
-from .distributed_worker import SHARES
+from .distributed_worker import MANY, SHARES, one_layer
 from .networks import CNN, images, mlp, rows
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ def test_both_ranks_end_with_the_detector_of_one_process(how: str, finished: tup
         assert detector.correlation.count == 96
         np.testing.assert_allclose(detector.correlation.matrix, expected.correlation.matrix, rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(detector.correlation.mean_norm, expected.correlation.mean_norm, rtol=1e-12)
+        assert (detector.embedding_scale, expected.embedding_scale) == ("auto", "auto")
+        assert detector.embedding_length == expected.embedding_length != 1
         assert detector.threshold is not None
         assert expected.threshold is not None
         assert detector.threshold.count == 96
@@ -66,6 +68,17 @@ def test_both_ranks_end_with_the_detector_of_one_process(how: str, finished: tup
     np.testing.assert_array_equal(loaded[0].subspace.eigenvectors, loaded[1].subspace.eigenvectors)
     tables = [np.load(folder / f"{how}-{rank}.npz") for rank in (0, 1)]
     assert_tables_agree(tables, alone(rows(30, seed=2).double()).to_table())
+
+
+def test_both_ranks_end_with_the_sample_and_the_length_of_one_process(finished: tuple[Path, str]) -> None:
+    folder, _ = finished
+    alone = pnml.guard(one_layer()).fit([rows(MANY).double()], progress=False).fitted()
+    assert alone.correlation.sample is not None
+    assert len(alone.correlation.sample) < MANY
+    for rank in (0, 1):
+        detector = pnml.Detector.load(folder / f"many-{rank}")
+        assert detector.correlation.sample == alone.correlation.sample
+        assert detector.embedding_length == alone.embedding_length
 
 
 def test_a_distributed_model_is_guarded_without_waiting_in_its_forward_pass(finished: tuple[Path, str]) -> None:

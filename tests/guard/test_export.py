@@ -18,6 +18,8 @@ from .networks import CNN, bert, images, loader, mlp, rows, sentences
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pnml.scaling import EmbeddingScale
+
 DYNAMIC = {0: torch.export.Dim.DYNAMIC}
 
 
@@ -38,16 +40,17 @@ def assert_agree(outputs: dict[str, np.ndarray[Any, Any]], result: pnml.Result) 
         np.testing.assert_array_equal(outputs["is_ood"], result.is_ood)
 
 
-def calibrated(model: nn.Module) -> pnml.Guard:
-    guard = pnml.guard(model).fit(loader(images(100)), progress=False)
+def calibrated(model: nn.Module, embedding_scale: EmbeddingScale) -> pnml.Guard:
+    guard = pnml.guard(model, embedding_scale=embedding_scale).fit(loader(images(100)), progress=False)
     guard.calibrate(loader(images(60, seed=1)), false_alarm_rate=0.2, progress=False)
     return guard
 
 
-def test_calibrated_guard_in_onnx_runtime(tmp_path: Path) -> None:
+@pytest.mark.parametrize("embedding_scale", ["auto", "natural"])
+def test_calibrated_guard_in_onnx_runtime(embedding_scale: Any, tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = CNN().train()
-    guard = calibrated(model)
+    guard = calibrated(model, embedding_scale)
     path = tmp_path / "guarded.onnx"
     assert pnml.export_onnx(guard, (images(4), torch.zeros(4)), str(path)) == path
     assert [file.name for file in tmp_path.iterdir()] == ["guarded.onnx"], "weights and all in one file"
@@ -70,14 +73,18 @@ def test_uncalibrated_transformer_with_keyword_inputs(tmp_path: Path) -> None:
     assert_agree(outputs, guard(**batch))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_exported_program_round_trip(dtype: torch.dtype, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "embedding_scale"),
+    [(torch.float32, "auto"), (torch.float64, "natural"), (torch.bfloat16, "auto"), (torch.bfloat16, "paper")],
+)
+def test_exported_program_round_trip(dtype: torch.dtype, embedding_scale: Any, tmp_path: Path) -> None:
     """Also where the precision of the embeddings decides which of them count as unseen."""
     model = mlp()
     weight = model.get_parameter("0.weight")
     weight.data[5:] = weight.data[:7] * 1e-2
     model.to(dtype)
-    guard = pnml.guard(model).fit(loader(rows(100).to(dtype)), progress=False).eval()
+    guard = pnml.guard(model, embedding_scale=embedding_scale)
+    guard.fit(loader(rows(100).to(dtype)), progress=False).eval()
     guard.calibrate(loader(rows(60, seed=1).to(dtype)), progress=False)
     with torch.no_grad():
         program = torch.export.export(

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import pnml
+from oracles import balanced_length
 from pnml.torch_guard import ZeroEmbeddingWarning
 
 from .networks import CLASSES, CNN, bert, images, loader, mlp, rows, sentences, vit
@@ -22,15 +23,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def naive_regret(train: Tensor, x: Tensor, head: nn.Linear) -> np.ndarray[Any, Any]:
-    """Compute the paper's regret row by row, straight from its formulas, with NumPy's pseudo-inverse."""
+def naive_regret(train: Tensor, x: Tensor, head: nn.Linear, length: float | None = None) -> np.ndarray[Any, Any]:
+    """Compute the regret row by row, straight from the paper's formulas, with NumPy's pseudo-inverse.
+
+    Embeddings have norm 1, and for their p the length that is given, or else that of "auto".
+    """
     train_, x_, weight, bias = (t.detach().double().numpy() for t in (train, x, head.weight, head.bias))
-    train_ /= np.linalg.norm(train_, axis=1, keepdims=True)
+    train_ = train_ / np.linalg.norm(train_, axis=1, keepdims=True)
+    length = balanced_length(train_, weight, bias) if length is None else length
     inverse = np.linalg.pinv(train_.T @ train_)
     regrets = []
     for row in x_:
         unit = row / np.linalg.norm(row)
-        exponentials = np.exp(weight @ unit + bias)
+        exponentials = np.exp(length * weight @ unit + bias)
         p = exponentials / exponentials.sum()
         h = unit @ inverse @ unit
         t = h / (1 + h)
@@ -38,7 +43,7 @@ def naive_regret(train: Tensor, x: Tensor, head: nn.Linear) -> np.ndarray[Any, A
     return np.array(regrets)
 
 
-@pytest.mark.parametrize("embedding_scale", ["paper", "natural"])
+@pytest.mark.parametrize("embedding_scale", ["auto", "paper", "natural"])
 def test_scores_are_the_detectors_on_embeddings_taken_by_hand(embedding_scale: Any) -> None:
     model = CNN().eval()
     guard = pnml.guard(model, embedding_scale=embedding_scale).fit(loader(images(100)), progress=False)
@@ -49,8 +54,9 @@ def test_scores_are_the_detectors_on_embeddings_taken_by_hand(embedding_scale: A
     result, expected = guard(images(20, seed=1)), detector(fresh)
     for name in ("regret", "xtg", "pnml_probabilities"):
         torch.testing.assert_close(getattr(result, name), getattr(expected, name), rtol=1e-5, atol=1e-6)
-    if embedding_scale == "paper":
-        np.testing.assert_allclose(result.regret.numpy(), naive_regret(train, fresh, head), rtol=1e-5)
+    if embedding_scale != "natural":
+        length = {"auto": None, "paper": 1.0}[embedding_scale]
+        np.testing.assert_allclose(result.regret.numpy(), naive_regret(train, fresh, head, length), rtol=1e-5)
 
 
 def test_result_carries_the_models_own_answer() -> None:
@@ -77,14 +83,18 @@ def test_calibrated_decisions_are_those_of_the_threshold() -> None:
     torch.testing.assert_close(held_out.p_value, torch.stack(expected))
 
 
-def test_leave_one_out_calibration_scores_each_row_as_if_unseen() -> None:
+@pytest.mark.parametrize("embedding_scale", ["auto", "paper"])
+def test_leave_one_out_calibration_scores_each_row_as_if_unseen(embedding_scale: Any) -> None:
+    """But for the length of "auto", which is that of all rows."""
     model, train = mlp().eval(), rows(30)
-    guard = pnml.guard(model).fit([train], progress=False)
+    guard = pnml.guard(model, embedding_scale=embedding_scale).fit([train], progress=False)
     threshold = guard.calibrate([train], leave_one_out=True, progress=False)
-    scores = []
+    with torch.no_grad():
+        embeddings = model[:-1](train)
+    length, scores = guard.fitted().embedding_length, []
     for i in range(30):
-        others = pnml.guard(model).fit([torch.cat([train[:i], train[i + 1 :]])], progress=False)
-        scores.append(float(others(train[i : i + 1]).regret))
+        others = torch.cat([embeddings[:i], embeddings[i + 1 :]])
+        scores.append(naive_regret(others, embeddings[i : i + 1], guard.head, length)[0])
     assert threshold.source == "leave-one-out"
     np.testing.assert_allclose(threshold.scores, np.sort(scores), rtol=1e-4)
 
@@ -144,14 +154,17 @@ def test_vision_transformer() -> None:
     np.testing.assert_allclose(result.regret.numpy(), naive_regret(train, fresh, model.classifier), rtol=1e-4)
 
 
-def test_save_and_load(tmp_path: Path) -> None:
+@pytest.mark.parametrize("embedding_scale", ["auto", "paper", "natural"])
+def test_save_and_load(embedding_scale: Any, tmp_path: Path) -> None:
     model, x = mlp(), rows(20, seed=2)
-    guard = pnml.guard(model, embedding_scale="natural").fit(loader(rows(100)), progress=False)
+    guard = pnml.guard(model, embedding_scale=embedding_scale).fit(loader(rows(100)), progress=False)
     guard.calibrate(loader(rows(100, seed=1)), progress=False)
     guard.save(tmp_path / "detector.safetensors")
     loaded = pnml.guard(model).load(tmp_path / "detector.safetensors")
     assert loaded.head_name == "3"
-    assert loaded.embedding_scale == "natural"
+    assert loaded.embedding_scale == embedding_scale
+    assert loaded.fitted().embedding_length == guard.fitted().embedding_length
+    assert (loaded.fitted().embedding_length != 1) == (embedding_scale == "auto")
     assert loaded.fitted().threshold == guard.fitted().threshold
     for name, column in guard(x).to_table().items():
         np.testing.assert_array_equal(loaded(x).to_table()[name], column)

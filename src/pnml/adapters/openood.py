@@ -54,7 +54,7 @@ class PNMLPostprocessor(_base()):  # type: ignore[misc]  # known when OpenOOD is
     APS_mode = False
     hyperparam_search_done = True
 
-    def __init__(self, config: Any = None, *, embedding_scale: EmbeddingScale = "paper") -> None:
+    def __init__(self, config: Any = None, *, embedding_scale: EmbeddingScale = "auto") -> None:
         self.config = config
         self.embedding_scale = embedding_scale
         self.detector: Detector | None = None

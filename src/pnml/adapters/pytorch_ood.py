@@ -60,7 +60,7 @@ class PNML(_FeaturesDetector):  # type: ignore[misc, valid-type]  # the package 
         encoder: Callable[[Tensor], Tensor] | None,
         head: nn.Linear,
         *,
-        embedding_scale: EmbeddingScale = "paper",
+        embedding_scale: EmbeddingScale = "auto",
     ) -> None:
         if not isinstance(head, nn.Linear):
             raise TypeError(

@@ -14,6 +14,7 @@ from importlib.resources import files
 
 _LABELS = {
     "densenet-bc-100": "DenseNet-BC-100",
+    "resnet-20": "ResNet-20",
     "resnet-34": "ResNet-34",
     "wideresnet-40-2": "WideResNet-40-2",
     "resnet-18": "ResNet-18",

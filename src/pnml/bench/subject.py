@@ -113,7 +113,8 @@ class Subject:
 
     def _fit_detector(self) -> Detector:
         head = self.network.head
-        detector = Detector(head.weight.detach(), head.bias.detach()).fit(self.train.embeddings)
+        detector = Detector(head.weight.detach(), head.bias.detach(), embedding_scale="paper")
+        detector.fit(self.train.embeddings)
         _ = detector.subspace
         return detector
 

@@ -27,7 +27,7 @@ def inspect(detector: DetectorFile) -> None:
         "format": f"{metadata['kind']} {metadata['version']}, written by {metadata['written_by']}",
         "head": f"{held.n_features:,} features to {held.n_classes:,} classes, digest {held.head_digest[:12]}",
         "fitted on": f"{subspace.count:,} rows of mean norm {held.correlation.mean_norm:.6g}",
-        "scale": held.embedding_scale,
+        "scale": _scale(held),
         "rank": f"{subspace.rank:,} of {subspace.n_features:,}",
         "spectrum": describe(subspace),
         "threshold": "\n".join(
@@ -43,6 +43,13 @@ def inspect(detector: DetectorFile) -> None:
     console.print("\nEigenvalues of the mean correlation, largest to smallest, logarithmic:", soft_wrap=True)
     for line in draw(subspace, width=max(8, min(72, console.width - 12))):
         console.print(_coloured(line), soft_wrap=True)
+
+
+def _scale(held: Detector) -> str:
+    if held.embedding_scale != "auto":
+        return held.embedding_scale
+    share = held.embedding_length / held.correlation.mean_norm
+    return f"auto: embeddings are made {held.embedding_length:.6g} long, {share:.2f} of their mean norm"
 
 
 def _coloured(line: str) -> Text:

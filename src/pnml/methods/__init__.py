@@ -5,7 +5,7 @@ the detectors of the pytorch-ood package.
 
 >>> from pnml.methods import METHODS, PEERS, REGRETS
 >>> list(METHODS), list(REGRETS)
-(['baseline', 'odin', 'gram', 'oecc', 'energy'], ['pnml-paper'])
+(['baseline', 'odin', 'gram', 'oecc', 'energy'], ['pnml', 'pnml-paper'])
 >>> list(PEERS)[:4]
 ['mahalanobis', 'rmd', 'vim', 'knn']
 """
@@ -19,11 +19,11 @@ from pnml.methods.msp import Baseline
 from pnml.methods.odin import Odin
 from pnml.methods.oecc import Oecc
 from pnml.methods.protocol import Method, MethodFailedError
-from pnml.methods.regret import PaperRegret
+from pnml.methods.regret import AutoRegret, PaperRegret
 from pnml.methods.view import Outputs, View
 
 METHODS: dict[str, type[Method]] = {method.name: method for method in (Baseline, Odin, GramMethod, Oecc, Energy)}
-REGRETS: dict[str, type[Method]] = {method.name: method for method in (PaperRegret,)}
+REGRETS: dict[str, type[Method]] = {method.name: method for method in (AutoRegret, PaperRegret)}
 PEERS: dict[str, type[Method]] = {
     method.name: method
     for method in (

@@ -30,18 +30,25 @@ class Regret(Method):
         head = train.network.head
         made = Detector(head.weight.detach(), head.bias.detach(), embedding_scale=self.embedding_scale)
         self.detector = made.fit(train.embeddings)
-        _ = self.detector.subspace
+        _ = self.detector.subspace, self.detector.embedding_length
         return self
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The scale of the embeddings."""
-        return {"embedding_scale": self.embedding_scale}
+        """The scale of the embeddings, and the length it gives them."""
+        return {"embedding_scale": self.embedding_scale, "embedding_length": self.detector.embedding_length}
 
     def score(self, view: View) -> Tensor:
         """Give the regret of every image in nats, shape (n,)."""
         regret: Tensor = self.detector.score(view.embeddings)
         return regret
+
+
+class AutoRegret(Regret):
+    """The regret at the length that balances direction and doubt, the default of :class:`~pnml.Detector`."""
+
+    name = "pnml"
+    embedding_scale = "auto"
 
 
 class PaperRegret(Regret):

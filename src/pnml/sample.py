@@ -1,0 +1,119 @@
+"""A small sample of the directions of the training rows that does not depend on how they were split.
+
+Every row gets a key, a hash of its values, and the rows with the smallest keys are kept. That is a random sample, since
+a hash knows nothing of what it hashes, and the same one for any order, any batches and any number of machines: the
+sample of a whole is found among the samples of its parts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import array_api_compat as compat
+import numpy as np
+
+from pnml._arrays import Array, like, to_numpy
+from pnml._rows import chunks, row_norms
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+SIZE = 1024
+"""How many rows are kept: enough to know a mean to about 4 % of the spread around it."""
+
+_COLUMNS = 64  # that the hash reads, evenly spaced: so many that not all are zero, even in sparse rows
+_ODD = np.random.default_rng(1).integers(-(2**62), 2**62, size=_COLUMNS) * 2 + 1
+_MIX = (-0x61C8864680B583EB, -0x4B47D0C5A1A6BCD5)
+
+
+class RowSample:
+    """At most ``SIZE`` rows, scaled to norm 1, in the order of their keys.
+
+    Args:
+        keys: shape (k,), int64, ascending.
+        rows: shape (k, M), float32.
+
+    >>> rows = np.random.default_rng(0).normal(size=(5000, 3))
+    >>> whole = RowSample.of(rows)
+    >>> parts = RowSample.of(rows[3000:]) + RowSample.of(rows[:1000]) + RowSample.of(rows[1000:3000])
+    >>> len(whole), bool((whole.numpy() == parts.numpy()).all())
+    (1024, True)
+    """
+
+    def __init__(self, keys: Array, rows: Array) -> None:
+        self.keys = keys
+        self.rows = rows
+
+    @classmethod
+    def of(cls, rows: Array) -> RowSample:
+        """Sample rows (n, M) of any array library; PyTorch's stay on their device."""
+        if not compat.is_torch_array(rows) and not compat.is_numpy_array(rows):
+            rows = to_numpy(rows)
+        xp = compat.array_namespace(rows)
+        keys = xp.concat([_keys(chunk) for chunk in chunks(rows)])
+        first = _first(keys)
+        norms = row_norms(rows[first])
+        directions = rows[first] / xp.where(norms > 0, norms, xp.ones_like(norms))[:, None]
+        return cls(keys[first], xp.astype(directions, xp.float32))
+
+    def __len__(self) -> int:
+        return int(self.keys.shape[0])
+
+    def __add__(self, other: RowSample) -> RowSample:
+        """Give the sample of both sets of rows together, in the library of the second."""
+        keys, rows = self.keys, self.rows
+        if type(keys) is not type(other.keys) or compat.device(keys) != compat.device(other.keys):
+            keys, rows = like(other.keys, to_numpy(keys, np.int64), None), like(other.rows, self.numpy(), None)
+        xp = compat.array_namespace(other.keys)
+        keys, rows = xp.concat([keys, other.keys]), xp.concat([rows, other.rows])
+        first = _first(keys)
+        return RowSample(keys[first], rows[first])
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether both hold the same rows, to the last bit of float32."""
+        if not isinstance(other, RowSample):
+            return NotImplemented
+        return np.array_equal(to_numpy(self.keys, np.int64), to_numpy(other.keys, np.int64)) and np.array_equal(
+            self.numpy(), other.numpy()
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # it holds arrays
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Give NumPy arrays to store: keys and rows."""
+        return {"sample_keys": to_numpy(self.keys, np.int64), "sample": self.numpy()}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> RowSample | None:
+        """Take from stored arrays what :meth:`arrays` gave, None if it is not among them."""
+        return cls(arrays["sample_keys"], arrays["sample"]) if "sample" in arrays else None
+
+    def numpy(self) -> NDArray[np.float32]:
+        """Give the directions as a NumPy array, shape (k, M), float32."""
+        return to_numpy(self.rows, np.float32)
+
+
+def _first(keys: Array) -> Array:
+    return compat.array_namespace(keys).argsort(keys, stable=True)[:SIZE]
+
+
+def _keys(rows: Array) -> Any:
+    """Hash every row (n, M): int64 arithmetic that wraps, the same in every library."""
+    xp = compat.array_namespace(rows)
+    step = max(1, rows.shape[1] // _COLUMNS)
+    bits = _bits(xp.astype(rows[:, ::step][:, :_COLUMNS], xp.float64))
+    odd = xp.asarray(_ODD[: bits.shape[1]], device=compat.device(rows))
+    with np.errstate(over="ignore"):
+        key = xp.sum(bits * odd, axis=1) + _MIX[0]  # zeros get no special key
+        for shift, factor in zip((31, 27), _MIX, strict=True):
+            key = (key ^ (key >> shift)) * factor
+    return key ^ (key >> 33)
+
+
+def _bits(columns: Array) -> Any:
+    """Read doubles as integers."""
+    if compat.is_torch_array(columns):
+        import torch
+
+        return columns.contiguous().view(torch.int64)
+    return np.ascontiguousarray(columns).view(np.int64)

@@ -1,0 +1,146 @@
+"""From embeddings to regrets: the computation on one batch, as matrix products in the arrays' own library."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import array_api_compat as compat
+
+from pnml import learner
+from pnml._extras import require
+from pnml.scaling import EmbeddingScale, row_scale
+from pnml.subspace import leave_one_out, leverage, xtg
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pnml._arrays import Array
+
+
+def assess(
+    x: Array,
+    head: tuple[Array, ...],
+    basis: tuple[Array, ...],
+    outside_limits: tuple[float, float],
+    *,
+    embedding_scale: EmbeddingScale,
+    leave_one_out_error: float | None = None,
+    in_range: bool = False,
+    length: float = 1.0,
+) -> tuple[Array, Array, Array, Array, Array]:
+    """Give logits, p, q, xᵀg and regret of embeddings (n, M), in the dtype that all arguments share.
+
+    Args:
+        x: embeddings.
+        head: transposed weight (M, C), times the length that embeddings are given, and bias (C,).
+        basis: whitening and null space of the :class:`~pnml.Subspace`.
+        outside_limits: of the Subspace, for the precision of the embeddings.
+        embedding_scale: as of the :class:`~pnml.Detector`.
+        leave_one_out_error: given, the rows are training rows to be scored as if unseen; h's relative error.
+        in_range: promise that no square of an embedding overflows or vanishes, which saves scaling them.
+        length: that length, so that the logits are those of the embeddings as they came.
+    """
+    xp = compat.array_namespace(x)
+    part = ingredients(
+        x,
+        head,
+        basis,
+        outside_limits,
+        embedding_scale=embedding_scale,
+        leave_one_out_error=leave_one_out_error,
+        in_range=in_range,
+    )
+    genies = learner.genies(part.log_p, part.t)
+    unscaled = part.projected / (length * xp.where(part.scale > 0, part.scale, xp.ones_like(part.scale)))[:, None]
+    logits = unscaled + head[1]
+    p, _ = learner.softmax(logits)
+    return logits, p, genies / xp.sum(genies, axis=-1, keepdims=True), part.t[:, 0], part.regret
+
+
+def regret(
+    x: Array,
+    head: tuple[Array, ...],
+    basis: tuple[Array, ...],
+    outside_limits: tuple[float, float],
+    *,
+    embedding_scale: EmbeddingScale,
+    leave_one_out_error: float | None = None,
+    in_range: bool = False,
+) -> tuple[Array]:
+    """Give what :func:`assess` gives last, and compute nothing else."""
+    part = ingredients(
+        x,
+        head,
+        basis,
+        outside_limits,
+        embedding_scale=embedding_scale,
+        leave_one_out_error=leave_one_out_error,
+        in_range=in_range,
+    )
+    return (part.regret,)
+
+
+@dataclass(frozen=True)
+class Ingredients:
+    """What the regret of n scaled embeddings is made of.
+
+    Attributes:
+        projected: the weight's products with the scaled embeddings, without bias, (n, C).
+        scale: the factor each embedding was scaled by, (n,).
+        h: the leverage of the scaled embeddings, (n,).
+        t: xᵀg, (n, 1).
+        p: the model's probabilities, (n, C).
+        log_p: their logarithms.
+        regret: the regret in nats, (n,).
+    """
+
+    projected: Array
+    scale: Array
+    h: Array
+    t: Array
+    p: Array
+    log_p: Array
+    regret: Array
+
+
+def ingredients(
+    x: Array,
+    head: tuple[Array, ...],
+    basis: tuple[Array, ...],
+    outside_limits: tuple[float, float],
+    *,
+    embedding_scale: EmbeddingScale,
+    leave_one_out_error: float | None = None,
+    in_range: bool = False,
+) -> Ingredients:
+    """Compute the regret of embeddings (n, M) and what it is made of; the arguments are those of :func:`assess`."""
+    (weight, bias), (whitening, null_space) = head, basis
+    xp = compat.array_namespace(x)
+    scale = row_scale(x, embedding_scale)
+    if in_range:  # it is quicker to scale the products than the rows
+        projected = (x @ weight) * scale[:, None]
+        h = leverage(x, whitening, null_space, outside_limits) * scale**2
+    else:
+        x = x * scale[:, None]
+        projected = x @ weight
+        h = leverage(x, whitening, null_space, outside_limits)
+    t = xtg(h if leave_one_out_error is None else leave_one_out(h, leave_one_out_error))
+    t = xp.where(scale > 0, t, xp.ones_like(t))[:, None]  # no direction: nothing the training set could say about it
+    p, log_p = learner.softmax(projected + bias)
+    return Ingredients(projected, scale, h, t, p, log_p, learner.regrets(p, log_p, t))
+
+
+@cache
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of PyTorch tensors as one that ``torch.compile`` has fused, which its first call waits for."""
+    fused = require("torch", extra="torch", what="compiled=True").compile(function, fullgraph=True)
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with warnings.catch_warnings():  # of the compiler's own making
+            warnings.simplefilter("ignore")
+            return fused(*args, **kwargs)
+
+    return run

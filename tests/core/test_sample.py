@@ -1,0 +1,79 @@
+"""The sample: fair, bounded, and the same however the rows were cut, ordered or stored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from pnml import Correlation
+from pnml.sample import SIZE, RowSample
+
+from .strategies import home, seeds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def gaussian(seed: int, n: int, width: int = 5) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(n, width))
+
+
+@given(seed=seeds, cuts=st.lists(st.integers(0, 3000), max_size=4), width=st.sampled_from([1, 3, 40, 70]))
+def test_any_order_and_any_cut_give_the_same_sample(seed: int, cuts: list[int], width: int) -> None:
+    rows = gaussian(seed, 3000, width)
+    whole = RowSample.of(rows)
+    mixed = np.random.default_rng(seed + 1).permutation(rows)
+    parts = [part for part in np.split(mixed, sorted(cuts)) if len(part)]
+    assert sum((RowSample.of(part) for part in parts[1:]), start=RowSample.of(parts[0])) == whole
+    assert len(whole) == SIZE
+
+
+def test_every_row_is_as_likely_as_any_other() -> None:
+    """Over many sets, the kept rows are spread evenly over what the rows hold."""
+    kept, seen = [], []
+    for seed in range(20):
+        rows = gaussian(seed, 4000)
+        sample = RowSample.of(rows).numpy()
+        kept.append(sample[:, 0])
+        seen.append(rows[:, 0] / np.linalg.norm(rows, axis=1))
+    assert stats.ks_2samp(np.concatenate(kept), np.concatenate(seen)).pvalue > 1e-3
+
+
+def test_neighbouring_and_sparse_rows_are_told_apart() -> None:
+    """Rows that differ in one bit, or are mostly zeros, do not crowd the sample."""
+    close = np.full((4000, 64), 1.0)
+    close[:, 0] = 1 + np.arange(4000) * 2.0**-40
+    sparse = np.where(np.random.default_rng(0).random((4000, 64)) < 0.9, 0.0, gaussian(1, 4000, 64))
+    for rows in (close, sparse):
+        keys = RowSample.of(rows).keys
+        assert len(np.unique(keys)) > 0.95 * SIZE
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_torch_and_numpy_keep_the_same_rows(dtype: torch.dtype) -> None:
+    rows = torch.from_numpy(gaussian(3, 2000, 50)).to(dtype)
+    assert np.array_equal(home(RowSample.of(rows).keys), RowSample.of(rows.numpy()).keys)
+    mixed = RowSample.of(rows[:900]) + RowSample.of(rows[900:].numpy())
+    assert np.array_equal(mixed.keys, RowSample.of(rows.numpy()).keys)
+
+
+def test_what_is_kept_are_directions() -> None:
+    rows = np.array([[3.0, 4.0], [0.0, 1e200], [0.0, 0.0]])
+    kept = sorted(RowSample.of(rows).numpy().tolist())
+    assert kept == [[0.0, 0.0], [0.0, 1.0], [pytest.approx(0.6), pytest.approx(0.8)]]
+
+
+def test_a_statistic_keeps_its_sample_in_a_file_and_loses_it_with_one_that_has_none(tmp_path: Path) -> None:
+    statistic = Correlation(unit_norm=True).update(gaussian(4, 50))
+    statistic.save(tmp_path / "statistic.safetensors")
+    assert Correlation.load(tmp_path / "statistic.safetensors") == statistic
+    without = Correlation.restore(statistic.matrix, 50, statistic.norm_sum, unit_norm=True)
+    assert without != statistic
+    assert (without + statistic).sample is None
+    assert RowSample.of(gaussian(4, 50)) != "a sample"
