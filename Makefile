@@ -12,14 +12,19 @@ help:
 	@echo "make bench  set up .venv and measure speed beside the peers (about ten minutes, on a quiet machine)"
 	@echo "make clean  remove .venv and everything the other commands made"
 
-.venv/installed: pyproject.toml constraints.txt
+.venv/base: pyproject.toml constraints.txt
 	@echo "== Setting up .venv with the pinned versions of constraints.txt (once; PyTorch is the large one)"
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[torch,sklearn]' scikit-image
+	@touch $@
+
+.venv/installed: .venv/base
+	@echo "== Adding what the checks need"
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: .venv/installed
+demo: .venv/base
 	$(BIN)/pnml demo --out out/demo
 
 lint: .venv/installed
@@ -33,7 +38,7 @@ test: lint
 	$(BIN)/python -m pytest -n auto --cov --cov-report=term
 
 bench: .venv/installed
-	$(BIN)/python benchmarks/speed.py
+	env -u OMP_NUM_THREADS $(BIN)/python benchmarks/speed.py
 
 clean:
 	rm -rf .venv out .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache
