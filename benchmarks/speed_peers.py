@@ -15,7 +15,9 @@ from pnml.adapters._import import import_pytorch_ood
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-OURS, QUICK, PEER, PAPER = "pnml, float64", "pnml, float32", "pytorch-ood PNML", "the paper's procedure"
+OURS, QUICK, FUSED = "pnml, float64", "pnml, float32", "pnml, float32, compiled"
+PEER, PAPER = "pytorch-ood PNML", "the paper's procedure"
+COVARIANCE = "scikit-learn EmpiricalCovariance"
 
 peers = import_pytorch_ood("benchmarks/speed.py").detector
 
@@ -56,6 +58,9 @@ def contenders(weight: Tensor, bias: Tensor) -> dict[str, Contender]:
     return {
         OURS: Contender(fit_ours, lambda d, x: d.score(x), quadratic, gives_regret=True),
         QUICK: Contender(fit_ours, lambda d, x: d.score(x, precision="float32"), quadratic, gives_regret=True),
+        FUSED: Contender(
+            fit_ours, lambda d, x: d.score(x, precision="float32", compiled=True), quadratic, gives_regret=True
+        ),
         PEER: Contender(
             lambda x, y: peers.PNML(None, lambda z: z @ weight.T + bias).fit_features(x, y),
             lambda d, x: d.predict_features(x) * log_classes,  # it divides by log C
@@ -80,9 +85,7 @@ def contenders(weight: Tensor, bias: Tensor) -> dict[str, Contender]:
             lambda d, x: d.predict_features(x),
             lambda m, _c, n: 4.0 * m * n,
         ),
-        "scikit-learn EmpiricalCovariance": Contender(
-            covariance, lambda d, x: d.mahalanobis(x.numpy()), lambda m, _c, _n: 100.0 * m * m
-        ),
+        COVARIANCE: Contender(covariance, lambda d, x: d.mahalanobis(x.numpy()), lambda m, _c, _n: 100.0 * m * m),
     }
 
 

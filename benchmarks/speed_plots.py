@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 COLOURS = {
     "pnml, float64": "#0b5d7a",
     "pnml, float32": "#3fa7d6",
+    "pnml, float32, compiled": "#9ad4f0",
     "pytorch-ood PNML": "#d1495b",
     "pytorch-ood PNML, 1000 rows at a time": "#e8a0aa",
     "the paper's procedure": "#8d5a97",
@@ -48,6 +49,9 @@ def draw(record: dict[str, Any], folder: Path) -> None:
     for axes, vary, label in zip(panels, ("rows", "width", "classes"), ("rows", "features", "classes"), strict=True):
         fixed = [key for key in ("width", "classes") if key != vary]
         chosen = [one for one in record["score"] if all(one[key] == middle[key] for key in fixed)]
+        if vary != "rows":  # one run per point: that whose number of rows is nearest to the usual one
+            chosen.sort(key=lambda one: -abs(one["rows"] - middle["rows"]))
+            chosen = list({one[vary]: one for one in chosen}.values())
         curves(axes, chosen, vary, rates)
         axes.set(xlabel=label, title=f"by {label}")
     panels[0].set_ylabel("rows a second")
@@ -58,10 +62,9 @@ def draw(record: dict[str, Any], folder: Path) -> None:
 
 
 def middle_of(record: dict[str, Any]) -> dict[str, int]:
-    """Give the width and classes around which the grid varies: those measured most often."""
-    seen = [(one["width"], one["classes"]) for one in record["score"]]
-    width, classes = max(seen, key=seen.count)
-    return {"width": width, "classes": classes}
+    """Give the rows, features and classes around which the grid varies: those measured most often."""
+    values = {key: [one[key] for one in record["score"]] for key in ("rows", "width", "classes")}
+    return {key: max(seen, key=seen.count) for key, seen in values.items()}
 
 
 def rates(result: dict[str, Any]) -> dict[str, float]:

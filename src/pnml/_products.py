@@ -44,8 +44,8 @@ def _through_buffer(rows: Array, *, unit_norm: bool) -> Iterator[tuple[Array, Ar
     """
     xp = compat.array_namespace(rows)
     n, width = rows.shape
-    length = chunk_length(rows)
-    size, step = -(-n // -(-n // (8 * length))), max(1, length // 3)
+    step = max(1, chunk_length(rows, xp.float64) // 4)
+    size = -(-n // -(-n // max(20 * step, 2048)))  # all products of one size, which is worth the M² sums
     buffer = np.empty((size, width))
     view = xp.asarray(buffer)
     for start in range(0, n, size):

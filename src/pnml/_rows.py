@@ -75,17 +75,18 @@ def on_host(rows: Array) -> bool:
     return compat.is_numpy_array(rows) or (compat.is_torch_array(rows) and not is_remote(rows))
 
 
-def chunk_length(rows: Array) -> int:
-    """Return how many rows make a chunk: such that it stays in cache as float64, or is worth a GPU's while."""
+def chunk_length(rows: Array, dtype: Any) -> int:
+    """Return how many rows make a chunk in the given dtype: such that it stays in cache, or is worth a GPU's while."""
     size = REMOTE_CHUNK_BYTES if is_remote(rows) else _CHUNK_BYTES
-    return max(1, size // (8 * max(1, int(rows.shape[1]))))
+    item = int(compat.array_namespace(rows).finfo(dtype).bits) // 8
+    return int(max(1, size // (item * max(1, int(rows.shape[1])))))
 
 
 def chunks(rows: Array, dtype: Any = None) -> Iterator[Array]:
     """Cut rows (n, M) into pieces of one dtype, by default their own; a piece may be overwritten by the next."""
     xp = compat.array_namespace(rows)
     dtype = rows.dtype if dtype is None else dtype
-    count = -(-rows.shape[0] // chunk_length(rows))
+    count = -(-rows.shape[0] // chunk_length(rows, dtype))
     step = max(1, -(-rows.shape[0] // max(1, count)))  # as equal as can be: compiled code is made for one shape
     _keep_memory()
     reused = xp.empty((step, rows.shape[1]), dtype=dtype) if on_host(rows) and rows.dtype != dtype else None
@@ -129,9 +130,11 @@ def row_norms(x: Array) -> Array:
     """
     xp = compat.array_namespace(x)
     dtype = working_dtype(xp, x)
+    if is_remote(x) or _is_traced(x):
+        return plain_norms(x, dtype)
     with np.errstate(all="ignore"):
         norms = plain_norms(x, dtype)
-        if is_remote(x) or _is_traced(x) or are_ordinary(norms):
+        if are_ordinary(norms):
             return norms
         x = xp.astype(x, dtype, copy=False)
         peaks = xp.max(xp.abs(x), axis=-1, keepdims=True)

@@ -11,10 +11,11 @@ Two rearrangements make this exact over the whole closed range of ``p`` and ``t`
 ``r / (1 + v)`` with ``r = p^(1 − t)`` and ``v = r − p = r (1 − p^t)``, which is never 0/0: it is 0 at ``p = 0`` for
 ``t < 1``, 1/2 at ``p = 0, t = 1`` (the supremum, and the value 1/(2 − p) that every ``p`` has at ``t = 1``) and 1 at
 ``p = 1``. And because the probabilities sum to one, ``Γ = log1p(Σ (genie_i − p_i))`` with
-``genie_i − p_i = (1 − p_i) v_i / (1 + v_i)`` free of cancellation, so that small regrets keep all their digits.
+``genie_i − p_i = v_i (1 − genie_i)`` free of cancellation, so that small regrets keep all their digits.
 
-That is three exponentials a class, the one of the softmax included. ``1 − p`` may lose digits near ``p = 1`` without
-harm: with δ = 1 − p of the most probable class, its term is about t δ², and those of the others t δ log(1/δ) or more.
+That is three exponentials a class, the one of the softmax included. ``1 − genie`` may lose digits near ``p = 1``
+without harm: with δ = 1 − p of the most probable class, its term is about t δ², and those of the others t δ log(1/δ)
+or more.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def genie(probabilities: Array, xtg: Array, *, log: bool = False) -> Array:
     >>> genie(np.array([0.5, 0.5]), 1.0)
     array([0.66666667, 0.66666667])
     """
-    xp, _, log_p, t, dtype = _prepared(probabilities, xtg, log=log)
+    xp, log_p, t, dtype = _prepared(probabilities, xtg, log=log)
     return xp.astype(genies(log_p, t), dtype)
 
 
@@ -67,10 +68,10 @@ def regret(probabilities: Array, xtg: Array, *, log: bool = False, normalized: b
     >>> float(regret(np.array([0.9, 0.1]), 0.0))
     0.0
     """
-    xp, p, log_p, t, dtype = _prepared(probabilities, xtg, log=log)
-    result = regrets(p, log_p, t)
+    xp, log_p, t, dtype = _prepared(probabilities, xtg, log=log)
+    result = regrets(log_p, t)
     if normalized:
-        result = result / math.log(max(2, p.shape[-1]))
+        result = result / math.log(max(2, log_p.shape[-1]))
     return xp.astype(result, dtype)
 
 
@@ -89,7 +90,7 @@ def predictive(probabilities: Array, xtg: Array, *, log: bool = False) -> Array:
     >>> predictive(np.array([0.9, 0.1]), 1.0).round(3)
     array([0.633, 0.367])
     """
-    xp, _, log_p, t, dtype = _prepared(probabilities, xtg, log=log)
+    xp, log_p, t, dtype = _prepared(probabilities, xtg, log=log)
     terms = genies(log_p, t)
     return xp.astype(terms / xp.sum(terms, axis=-1, keepdims=True), dtype)
 
@@ -101,23 +102,16 @@ def log_softmax(logits: Array) -> Array:
     >>> log_softmax(np.array([1000.0, 1000.0]))
     array([-0.69314718, -0.69314718])
     """
-    return softmax(logits)[1]
-
-
-def softmax(logits: Array) -> tuple[Array, Array]:
-    """Give the probabilities of logits and their logarithms, both of shape (..., C)."""
     xp = compat.array_namespace(logits)
     shifted = logits - xp.max(logits, axis=-1, keepdims=True)
-    weights = xp.exp(shifted)
-    total = xp.sum(weights, axis=-1, keepdims=True)
-    return weights / total, shifted - xp.log(total)
+    return shifted - xp.log(xp.sum(xp.exp(shifted), axis=-1, keepdims=True))
 
 
-def regrets(p: Array, log_p: Array, t: Array) -> Array:
-    """Give Γ of probabilities, their finite logarithms (..., C) and xᵀg (..., 1); nothing is checked."""
-    xp = compat.array_namespace(p)
-    _, v = _ratios(log_p, t)
-    return xp.log1p(xp.sum((1 - p) * v / (1 + v), axis=-1))
+def regrets(log_p: Array, t: Array) -> Array:
+    """Give Γ of finite log-probabilities (..., C) and xᵀg (..., 1); nothing is checked."""
+    xp = compat.array_namespace(log_p)
+    ratio, v = _ratios(log_p, t)
+    return xp.log1p(xp.sum(v * (1 - ratio / (1 + v)), axis=-1))
 
 
 def genies(log_p: Array, t: Array) -> Array:
@@ -133,8 +127,8 @@ def _ratios(log_p: Array, t: Array) -> tuple[Array, Array]:
     return ratio, ratio * -xp.expm1(t * log_p)
 
 
-def _prepared(probabilities: Array, xtg: Array, *, log: bool) -> tuple[Any, Array, Array, Array, Any]:
-    """Return the namespace, p and log p (..., C) and xᵀg (..., 1) in working precision, and the caller's dtype."""
+def _prepared(probabilities: Array, xtg: Array, *, log: bool) -> tuple[Any, Array, Array, Any]:
+    """Return the namespace, log p (..., C) and xᵀg (..., 1) in working precision, and the caller's dtype."""
     p = as_array(probabilities)
     xp = compat.array_namespace(p)
     _check_probabilities(p)
@@ -147,11 +141,10 @@ def _prepared(probabilities: Array, xtg: Array, *, log: bool) -> tuple[Any, Arra
     p, t = xp.astype(p, work), xp.astype(t, work)[..., None]
     if log:
         log_p = xp.where(p > _LOG_OF_ZERO, p, _LOG_OF_ZERO)
-        p = xp.exp(log_p)
     else:
         positive = p > 0
         log_p = xp.where(positive, xp.log(xp.where(positive, p, 1.0)), _LOG_OF_ZERO)
-    return xp, p, log_p, t, dtype
+    return xp, log_p, t, dtype
 
 
 def _check_probabilities(p: Array) -> None:

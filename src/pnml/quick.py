@@ -95,15 +95,17 @@ def quick_regret(
     """Give the regret of embeddings (n, M) in float32, and whether it is certainly within ``LARGEST_ERROR``.
 
     The arguments are those of :func:`~pnml.scoring.assess` in float32, and ``reach`` (M, 3) that of :class:`Quick`. The
-    share of h that may be wrong carries over to the regret by a factor of (1 − t)(1 + t max|log p|) at most. Where
-    squares leave the range of float32, the bound is not met.
+    share of h that may be wrong carries over to the regret by a factor of (1 − t)(1 + t max|log p|) at most.
     """
     xp = compat.array_namespace(x)
     part = ingredients(x, head, basis, outside_limits, embedding_scale=scale, in_range=True)
-    doubts = (xp.abs(x) @ reach) * part.scale[:, None]
+    reached = xp.abs(x) @ reach
+    doubts = reached * part.scale[:, None]
     share, t, steepness = doubts[:, 0] / xp.sqrt(part.h), part.t[:, 0], -xp.min(part.log_p, axis=-1)
     error = share * (2 + share) * (1 - t) * (1 + t * steepness) + 4 * (doubts[:, 1] + _ROUNDING * steepness)
     trusted = (error <= LARGEST_ERROR) & (part.regret > _SMALLEST_REGRET)
+    # No square overflows or vanishes on the way.
+    trusted = trusted & (xp.max(reached, axis=-1) < 1e10) & (part.scale > 1e-15) & (part.scale < 1e15)
     if basis[1].shape[1]:  # whether a row leaves the span may not depend on rounding, give or take a tenth of the limit
         limit = math.sqrt(outside_limits[0]) * xp.sqrt(squares(x)) * part.scale
         trusted = trusted & (doubts[:, 2] <= 0.1 * limit)

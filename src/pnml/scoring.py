@@ -56,7 +56,7 @@ def assess(
     genies = learner.genies(part.log_p, part.t)
     unscaled = part.projected / (length * xp.where(part.scale > 0, part.scale, xp.ones_like(part.scale)))[:, None]
     logits = unscaled + head[1]
-    p, _ = learner.softmax(logits)
+    p = xp.exp(learner.log_softmax(logits))
     return logits, p, genies / xp.sum(genies, axis=-1, keepdims=True), part.t[:, 0], part.regret
 
 
@@ -92,8 +92,7 @@ class Ingredients:
         scale: the factor each embedding was scaled by, (n,).
         h: the leverage of the scaled embeddings, (n,).
         t: xᵀg, (n, 1).
-        p: the model's probabilities, (n, C).
-        log_p: their logarithms.
+        log_p: the logarithms of the model's probabilities, (n, C).
         regret: the regret in nats, (n,).
     """
 
@@ -101,7 +100,6 @@ class Ingredients:
     scale: Array
     h: Array
     t: Array
-    p: Array
     log_p: Array
     regret: Array
 
@@ -129,8 +127,8 @@ def ingredients(
         h = leverage(x, whitening, null_space, outside_limits)
     t = xtg(h if leave_one_out_error is None else leave_one_out(h, leave_one_out_error))
     t = xp.where(scale > 0, t, xp.ones_like(t))[:, None]  # no direction: nothing the training set could say about it
-    p, log_p = learner.softmax(projected + bias)
-    return Ingredients(projected, scale, h, t, p, log_p, learner.regrets(p, log_p, t))
+    log_p = learner.log_softmax(projected + bias)
+    return Ingredients(projected, scale, h, t, log_p, learner.regrets(log_p, t))
 
 
 @cache

@@ -83,7 +83,9 @@ class Subspace:
         factor = self.eigenvectors[:, : self.rank] / np.sqrt(self.eigenvalues[: self.rank])
         if block_width(self.n_features) < self.rank:
             factor = np.asarray(np.linalg.qr(factor.T, mode="r")).T
-        return np.ascontiguousarray(factor)
+        padded = np.zeros((self.n_features, self.rank + 8))  # or rows a power of two apart would share cache lines
+        padded[:, : self.rank] = factor
+        return padded[:, : self.rank]
 
     @property
     def null_space(self) -> np.ndarray[Any, Any]:
@@ -163,7 +165,8 @@ class Subspace:
         out = working_dtype(xp, x)
         parts = []
         for wide in chunks(x, wide_dtype(x)):
-            values = function(wide, *self.basis.beside(wide), limits)
+            with np.errstate(divide="ignore"):
+                values = function(wide, *self.basis.beside(wide), limits)
             fits = values <= xp.finfo(out).max
             parts.append(xp.astype(xp.where(fits, values, xp.full_like(values, math.inf)), out))
         return xp.concat(parts) if parts else xp.empty(0, dtype=out, device=compat.device(x))
@@ -190,13 +193,12 @@ def leverage(x: Array, whitening: Array, null_space: Array, outside_limits: tupl
 
 def block_width(n_features: int) -> int:
     """Return into how wide blocks of columns the whitening is cut: small ones save products, large ones are fast."""
-    return max(64, -(-n_features // 8))
+    return max(64, -(-n_features // 4))
 
 
 def xtg(h: Array) -> Array:
     """Turn leverage in [0, ∞] into xᵀg = h / (1 + h) in [0, 1]."""
-    with np.errstate(divide="ignore"):  # so that 0 stays 0 and infinity becomes 1
-        return 1 / (1 + 1 / h)
+    return 1 / (1 + 1 / h)  # 1 / 0 is infinity here, so that 0 stays 0, and infinity becomes 1
 
 
 def leave_one_out(h: Array, error: float) -> Array:

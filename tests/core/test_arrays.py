@@ -112,12 +112,17 @@ def test_placed_arrays_are_made_once_per_kind() -> None:
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_chunks_cover_all_rows_in_order(library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_rows, "_CHUNK_BYTES", 2 * 8 * 3)
+    monkeypatch.setattr(_rows, "_CHUNK_BYTES", 4 * 4 * 3)
     rows = library.reshape(library.arange(21.0, dtype=library.float32), (7, 3))
-    parts = list(_rows.chunks(rows))
-    assert [part.shape[0] for part in parts] == [2, 2, 2, 1]
-    assert {part.dtype for part in parts} == {rows.dtype}
-    np.testing.assert_array_equal(np.concatenate([np.asarray(part) for part in parts]).ravel(), np.arange(21.0))
+    parts = [np.asarray(part).copy() for part in _rows.chunks(rows)]
+    assert [len(part) for part in parts] == [4, 3]
+    assert {part.dtype for part in parts} == {np.dtype(np.float32)}
+    np.testing.assert_array_equal(np.concatenate(parts).ravel(), np.arange(21.0))
+    if library is not jnp:
+        wide = [np.asarray(part).copy() for part in _rows.chunks(rows, library.float64)]
+        assert [len(part) for part in wide] == [2, 2, 2, 1]
+        assert {part.dtype for part in wide} == {np.dtype(np.float64)}
+        np.testing.assert_array_equal(np.concatenate(wide).ravel(), np.arange(21.0))
 
 
 def test_a_row_wider_than_a_chunk_is_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:

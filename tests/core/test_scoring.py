@@ -1,0 +1,172 @@
+"""Scoring: exact at every condition, the same by every way, and never waiting for a device."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import mpmath  # type: ignore[import-untyped]
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pnml import Correlation, Detector, Subspace, scoring
+from pnml.quick import Quick, quick_regret
+from pnml.scaling import EMBEDDING_SCALES
+from pnml.subspace import block_width, leverage
+
+from .strategies import EPS, modest, seeds, with_singular_values
+
+if TYPE_CHECKING:
+    from .strategies import Matrix
+
+
+def exact_regrets(weight: Matrix, bias: Matrix, rows: Matrix, x: Matrix) -> Matrix:
+    """Write section 3 down in 50 digits: rows of norm 1, S inverted, p, genies, their sum."""
+    with mpmath.workdps(50):
+
+        def unit(row: Matrix) -> mpmath.matrix:
+            column = mpmath.matrix([mpmath.mpf(float(v)) for v in row])
+            return column / mpmath.sqrt(mpmath.fsum(v**2 for v in column))
+
+        X = mpmath.matrix(len(rows), rows.shape[1])
+        for n, row in enumerate(rows):
+            X[n, :] = unit(row).T
+        inverse = (X.T * X) ** -1
+        regrets = []
+        for row in x:
+            column = unit(row)
+            h = (column.T * inverse * column)[0]
+            t = h / (1 + h)
+            logits = [
+                mpmath.fsum(float(w) * v for w, v in zip(c, column, strict=True)) + float(b)
+                for c, b in zip(weight, bias, strict=True)
+            ]
+            weights = [mpmath.exp(z) for z in logits]
+            p = [w / mpmath.fsum(weights) for w in weights]
+            regrets.append(float(mpmath.log(mpmath.fsum(v / (v + v**t * (1 - v)) for v in p))))
+    return np.array(regrets)
+
+
+@pytest.mark.parametrize("condition", [1.0, 1e2, 1e4, 1e6, 1e8, 1e10, 1e12])
+@pytest.mark.parametrize("shape", [(12, 5), (30, 8)])
+def test_error_of_the_regret_grows_no_faster_than_the_condition(shape: tuple[int, int], condition: float) -> None:
+    rng = np.random.default_rng(7)
+    rows = with_singular_values(np.geomspace(1, condition**-0.5, shape[1]), shape, rng)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    weight, bias = rng.normal(size=(3, shape[1])), rng.normal(size=3)
+    detector = Detector(weight, bias, embedding_scale="paper").fit(rows)
+    values = detector.subspace.eigenvalues
+    x = np.vstack([rows[:4], rng.normal(size=(4, shape[1]))])
+    bound = 10 * EPS * max(float(values[0] / values[-1]), 1)
+    np.testing.assert_allclose(detector.score(x), exact_regrets(weight, bias, rows, x), rtol=bound)
+
+
+@pytest.mark.parametrize("condition", [1.0, 1e6, 1e12])
+def test_the_triangular_whitening_is_as_exact(condition: float) -> None:
+    """Wide enough for blocks; S is taken as exact, and its inverse known from how it was made."""
+    width = 150
+    rng = np.random.default_rng(8)
+    basis = np.linalg.qr(rng.normal(size=(width, width)))[0].astype(np.longdouble)
+    for _ in range(2):  # to orthogonality in longdouble
+        basis = basis @ (1.5 * np.eye(width) - 0.5 * (basis.T @ basis))
+    values = np.geomspace(1, 1 / condition, width).astype(np.longdouble)
+    matrix = ((basis * values) @ basis.T).astype(np.float64)
+    subspace = Subspace.fit(Correlation.restore((matrix + matrix.T) / 2, 1000, 1000.0))
+    assert subspace.rank == width > block_width(width)
+    np.testing.assert_array_equal(subspace.whitening, np.tril(subspace.whitening))
+    x = np.vstack([basis.T[[0, width // 2, -1]], rng.normal(size=(5, width))]).astype(np.float64)
+    expected = ((x.astype(np.longdouble) @ basis) ** 2 / values).sum(axis=1).astype(np.float64)
+    np.testing.assert_allclose(subspace.leverage(x), expected, rtol=10 * EPS * max(condition, width))
+
+
+@pytest.mark.parametrize("rank", [5, 70, 130, 200])
+def test_blocks_of_a_triangle_of_any_rank(rank: int) -> None:
+    rng = np.random.default_rng(9)
+    rows = rng.normal(size=(400, rank)) @ rng.normal(size=(rank, 200))
+    subspace = Subspace.fit(Correlation().update(rows))
+    assert subspace.whitening.shape == (200, rank)
+    np.testing.assert_allclose(subspace.whitening @ subspace.whitening.T, np.linalg.pinv(rows.T @ rows), atol=1e-10)
+    expected = ((rows[:9] @ np.linalg.pinv(rows)) ** 2).sum(axis=1)
+    np.testing.assert_allclose(subspace.leverage(rows[:9]), expected, rtol=1e-9)
+    assert np.isinf(subspace.leverage(rng.normal(size=(3, 200)))).all() == (rank < 200)
+
+
+def problem(seed: int, *, width: int = 80, count: int = 400) -> tuple[Matrix, Matrix, Matrix, Matrix]:
+    rng = np.random.default_rng(seed)
+    scale = np.geomspace(1, 0.01, width)
+    train, x = (np.maximum(rng.normal(0.5, 1, size=(n, width)), 0) * scale for n in (count, 30))
+    return rng.normal(size=(7, width)), rng.normal(size=7), train, x
+
+
+@pytest.mark.parametrize("library", [np.asarray, torch.tensor])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("scale", EMBEDDING_SCALES)
+def test_a_score_is_the_regret_of_the_result_to_the_last_bit(scale: Any, dtype: Any, library: Any) -> None:
+    weight, bias, train, x = problem(0)
+    detector = Detector(weight, bias, embedding_scale=scale).fit(train)
+    rows = library(x.astype(dtype))
+    assert (detector.score(rows) == detector(rows).regret).all()
+
+
+@modest
+@given(seeds, st.sampled_from(EMBEDDING_SCALES))
+def test_scaling_products_is_scaling_rows(seed: int, scale: Any) -> None:
+    weight, bias, train, x = problem(seed, width=9)
+    detector = Detector(weight, bias, embedding_scale=scale).fit(train)
+    single = x.astype(np.float32)
+    # A float32 row is scaled after the products, a float64 row before them.
+    late, early = detector.score(single), detector.score(single.astype(np.float64))
+    np.testing.assert_allclose(late, early, rtol=2e-7)
+
+
+@pytest.mark.parametrize("factor", [1e-200, 1e200])
+@pytest.mark.parametrize("library", [np.asarray, torch.tensor])
+def test_rows_of_extreme_length_have_the_regret_of_their_direction(library: Any, factor: float) -> None:
+    weight, bias, train, x = problem(1)
+    detector = Detector(weight, bias, embedding_scale="paper").fit(train)
+    np.testing.assert_allclose(detector.score(library(x * factor)), detector.score(x), rtol=1e-9)
+
+
+def test_no_step_of_scoring_looks_at_a_value() -> None:
+    """A meta tensor has no values: whatever looks at one raises, as it would wait for a GPU."""
+    weight, bias, train, _ = problem(2)
+    for rows in (train, train @ np.diag(np.arange(80) % 2)):  # of full rank, and not
+        detector = Detector(weight, bias, embedding_scale="paper").fit(rows)
+        quick = Quick(weight, bias, detector.subspace, "paper")
+        x = torch.empty(50, 80, device="meta")
+        limits = detector.subspace.outside_limits(1e-7)
+        for dtype in (torch.float64, torch.float32):
+            constants = [
+                torch.empty(c.shape, dtype=dtype, device="meta") for c in quick.constants.beside(torch.empty(0), dtype)
+            ]
+            head, basis, reach = (constants[0], constants[1]), (constants[2], constants[3]), constants[4]
+            for function in (scoring.assess, scoring.regret):
+                *_, regrets = function(x.to(dtype), head, basis, limits, embedding_scale="paper", in_range=True)
+                assert (regrets.shape, regrets.device.type) == ((50,), "meta")
+            _, trusted = quick_regret(x.to(dtype), head, basis, limits, reach, scale="paper")
+            assert trusted.dtype == torch.bool
+
+
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+def test_compiled_scores_are_the_scores(precision: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
+    scoring.compiled.cache_clear()
+    weight, bias, train, x = problem(3)
+    detector = Detector(weight, bias, embedding_scale="paper").fit(train)
+    rows = torch.tensor(x, dtype=torch.float32)
+    plain = detector.score(rows, precision=precision)
+    np.testing.assert_array_equal(detector.score(rows, precision=precision, compiled=True), plain)
+    scoring.compiled.cache_clear()
+
+
+def test_what_is_no_tensor_is_not_compiled() -> None:
+    weight, bias, train, x = problem(4)
+    with pytest.raises(ValueError, match="compiled=True is for PyTorch tensors, got ndarray"):
+        Detector(weight, bias).fit(train).score(x, compiled=True)
+
+
+def test_leverage_of_no_direction_is_zero() -> None:
+    assert leverage(np.ones((2, 3)), np.zeros((3, 0)), np.eye(3)[:, :0], (0.0, 0.0)).tolist() == [0, 0]
