@@ -6,7 +6,7 @@ in the packaged sample). The sample is drawn from the test set, as many images o
 again whenever the network or the format of detectors changes; it takes a few minutes.
 
 Example:
-    pnml train --model resnet-20 --dataset cifar10
+    pnml train --model resnet-20 --dataset cifar10 --epochs 50
     python benchmarks/demo_assets.py --checkpoint runs/resnet-20_cifar10.safetensors --data data
 
 ``data`` is the folder that holds cifar-10-batches-py.

@@ -129,11 +129,11 @@ def grid(referee: Referee, *, quick: bool) -> dict[str, Any]:
     if quick:
         fits, scores = [(4000, 128, 3, ())], [(4000, 128, 20, 3, ())]
     else:
-        fits = [(COUNT, 342, 5, ()), (COUNT, WIDTH, 5, ()), (COUNT, 2048, 3, (PAPER, COVARIANCE))]
-        scores = [(n, WIDTH, CLASSES, 5, ()) for n in (10_000, ROWS)]
+        fits = [(COUNT, 342, 3, ()), (COUNT, WIDTH, 3, ()), (COUNT, 2048, 2, (PAPER, COVARIANCE))]
+        scores = [(n, WIDTH, CLASSES, 3, ()) for n in (10_000, ROWS)]
         scores += [(n, WIDTH, CLASSES, 3, (*REGRETS, "pytorch-ood ViM")) for n in (200_000, 1_000_000)]
-        scores += [(ROWS, 342, CLASSES, 5, ()), (10_000, 2048, CLASSES, 5, (*REGRETS, PAPER, "pytorch-ood ViM"))]
-        scores += [(ROWS, WIDTH, 10, 5, ()), (ROWS, WIDTH, 1000, 5, ())]
+        scores += [(ROWS, 342, CLASSES, 3, ()), (10_000, 2048, CLASSES, 3, (*REGRETS, PAPER, "pytorch-ood ViM"))]
+        scores += [(ROWS, WIDTH, 10, 3, ()), (ROWS, WIDTH, 1000, 3, ())]
     found: dict[str, Any] = {"fit": [], "score": [], "left_out": []}
     for count, width, repeats, without in track(fits, "fit"):
         found["fit"].append(fit_once(referee, count, width, repeats=repeats, without=without))
