@@ -42,18 +42,24 @@ def _through_buffer(rows: Array, *, unit_norm: bool) -> Iterator[tuple[Array, Ar
 
     The rows are converted and scaled piece by piece, in cache, into one buffer that is large enough for the product.
     """
-    xp = compat.array_namespace(rows)
+    rows = _as_numpy(rows)
     n, width = rows.shape
-    step = max(1, chunk_length(rows, xp.float64) // 4)
+    step = max(1, chunk_length(rows, np.float64) // 4)
     size = -(-n // -(-n // max(20 * step, 2048)))  # all products of one size, which is worth the M² sums
     buffer = np.empty((size, width))
-    view = xp.asarray(buffer)
     for start in range(0, n, size):
         stop, norms = min(n, start + size), []
         for first in range(start, stop, step):
-            x = view[first - start : min(first + step, stop) - start]
+            x = buffer[first - start : min(first + step, stop) - start]
             x[...] = rows[first : first + len(x)]
             norms.append(plain_norms(x, x.dtype))
             if unit_norm:
                 x *= (1 / norms[-1])[:, None]
-        yield buffer[: stop - start], xp.concat(norms)
+        yield buffer[: stop - start], np.concatenate(norms)
+
+
+def _as_numpy(rows: Array) -> Array:
+    """See the memory of a tensor as NumPy does: two libraries with threads of their own get into each other's way."""
+    if not compat.is_torch_array(rows):
+        return rows
+    return (rows if str(rows.dtype) != "torch.bfloat16" else rows.float()).numpy()  # of which NumPy knows nothing

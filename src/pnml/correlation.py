@@ -9,7 +9,7 @@ import numpy as np
 
 from pnml._arrays import Array, detached, has_float64, like, to_numpy
 from pnml._products import sum_of_products
-from pnml._rows import are_ordinary, check_finite, check_lengths, check_shape, row_norms
+from pnml._rows import are_ordinary, check_finite, check_lengths, check_shape, row_norms, wide_dtype
 from pnml._state import load_state, save_state
 from pnml.sample import RowSample
 
@@ -59,7 +59,7 @@ class Correlation:
                 products, lengths = sum_of_products(rows, unit_norm=self.unit_norm)
             if not are_ordinary(lengths):
                 check_finite(rows)
-                rows = compat.array_namespace(rows).astype(rows, lengths.dtype)
+                rows = compat.array_namespace(rows).astype(rows, wide_dtype(rows))
                 lengths = row_norms(rows)
                 check_lengths(lengths, unit_norm=self.unit_norm)
                 if self.unit_norm:
