@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pnml.training.outliers import Outliers, add_noise, invert, shuffle_patches, transform, turn_and_recolour
+from pnml.training.outliers import CHANGES, Outliers, add_noise, invert, shuffle_patches, transform, turn_and_recolour
 
 
 def images(count: int, *, side: int = 8, top: int = 256) -> Tensor:
@@ -61,7 +61,7 @@ def test_turned_by_each_quarter_and_recoloured() -> None:
 
 def test_transforms_take_turns() -> None:
     before = images(8)
-    after = transform(before, random())
+    after = transform(before, random(), CHANGES)
     assert sorted(patches(after[0])) == sorted(patches(before[0]))
     assert (after[2::4] == 255 - before[2::4]).all()
     assert all((after[number] != before[number]).any() for number in range(8))
@@ -70,7 +70,7 @@ def test_transforms_take_turns() -> None:
 
 def test_sources_take_turns() -> None:
     sevens, nines = torch.full((5, 8, 8, 3), 7, dtype=torch.uint8), torch.full((2, 8, 8, 3), 9, dtype=torch.uint8)
-    drawn = Outliers([sevens, nines, None], images(6), flip=True).draw(31, random())
+    drawn = Outliers([sevens, nines, None], images(6), digits=False).draw(31, random())
     assert drawn.shape == (31, 8, 8, 3)
     assert (drawn[0::3] == 7).all()
     assert (drawn[1::3] == 9).all()
@@ -79,8 +79,17 @@ def test_sources_take_turns() -> None:
 
 def test_all_images_of_a_source_are_drawn() -> None:
     levels = torch.arange(10, dtype=torch.uint8)[:, None, None, None].expand(10, 8, 8, 3)
-    drawn = Outliers([levels], images(1), flip=False).draw(300, random())
+    drawn = Outliers([levels], images(1), digits=True).draw(300, random())
     assert torch.unique(drawn).tolist() == list(range(10))
+
+
+def test_digits_only_have_their_patches_shuffled() -> None:
+    levels = torch.arange(16, dtype=torch.uint8).reshape(4, 4).repeat_interleave(8, 0).repeat_interleave(8, 1)
+    image = levels[None, :, :, None].expand(1, 32, 32, 3).contiguous()
+    inner = {
+        patch for drawn in Outliers([None], image, digits=True).draw(40, random()) for patch in drawn.unique().tolist()
+    }
+    assert inner == set(range(16))  # no noise, no negative, no other colour
 
 
 @pytest.mark.parametrize(
@@ -89,4 +98,4 @@ def test_all_images_of_a_source_are_drawn() -> None:
 )
 def test_sizes_must_fit(source: Tensor | None, side: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Outliers([source], images(1, side=side), flip=True)
+        Outliers([source], images(1, side=side), digits=False)

@@ -10,7 +10,9 @@ from torch import Tensor
 from pnml.training.augment import draw_moves, shift_and_flip
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    Change = Callable[[Tensor, torch.Generator], Tensor]
 
 TRANSFORMED = "transformed"  # stands for training images made strange, in a list of outlier sets
 
@@ -24,10 +26,11 @@ class Outliers:
     Args:
         sources: images (N, S, S, 3), uint8, of each set; None stands for transformed training images.
         train_images: (N, S, S, 3), uint8, on the same device.
-        flip: whether outliers are flipped, as the training images are.
+        digits: whether the training images show digits: then outliers are no more flipped than they are, and the only
+            change that makes a digit strange is shuffling its patches; noisy, inverted or turned, it can still be read.
     """
 
-    def __init__(self, sources: Sequence[Tensor | None], train_images: Tensor, *, flip: bool) -> None:
+    def __init__(self, sources: Sequence[Tensor | None], train_images: Tensor, *, digits: bool) -> None:
         height, width = size = tuple(train_images.shape[1:3])
         for source in sources:
             if source is None and (height != width or height % _PATCHES):
@@ -39,7 +42,7 @@ class Outliers:
                 raise ValueError(f"outliers are {got} pixels but training images {height}×{width}: load them resized")
         self._sources = sources
         self._train_images = train_images
-        self._flip = flip
+        self._flip, self._changes = not digits, (shuffle_patches,) if digits else CHANGES
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw ``count`` outliers, (count, S, S, 3), uint8, shifted and flipped like training images."""
@@ -49,18 +52,18 @@ class Outliers:
             images = self._train_images if source is None else source
             rows = torch.randint(len(images), (len(share),), generator=generator, device=images.device)
             moved = shift_and_flip(images, rows, draw_moves(len(share), flip=self._flip, generator=generator))
-            share.copy_(transform(moved, generator) if source is None else moved)
+            share.copy_(transform(moved, generator, self._changes) if source is None else moved)
         return drawn
 
 
-def transform(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Make images (n, S, S, 3), uint8, strange, in turn: patches shuffled, noisy, inverted, turned and recoloured.
+def transform(images: Tensor, generator: torch.Generator, changes: Sequence[Change]) -> Tensor:
+    """Make images (n, S, S, 3), uint8, strange, by each of the changes in turn.
 
     Noise is also an out-of-distribution set of the benchmark: to a network tuned against these it is no longer new.
     """
     strange = images.clone()
-    for place, change in enumerate((shuffle_patches, add_noise, invert, turn_and_recolour)):
-        strange[place::4] = change(images[place::4], generator)
+    for place, change in enumerate(changes):
+        strange[place :: len(changes)] = change(images[place :: len(changes)], generator)
     return strange
 
 
@@ -93,6 +96,9 @@ def turn_and_recolour(images: Tensor, generator: torch.Generator) -> Tensor:
         turned[quarters - 1 :: 3] = images[quarters - 1 :: 3].rot90(quarters, (1, 2))
     factors = 0.5 + torch.rand((len(images), 1, 1, 3), generator=generator, device=images.device)
     return _to_bytes(turned * factors)
+
+
+CHANGES: Sequence[Change] = (shuffle_patches, add_noise, invert, turn_and_recolour)
 
 
 def _to_bytes(values: Tensor) -> Tensor:
