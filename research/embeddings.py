@@ -13,14 +13,22 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from safetensors.torch import save_file
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import normalize
 
 from pnml import zoo
+from pnml._files import atomic_path
 from pnml.bench.subject import full_precision
 from pnml.data import load
 from pnml.methods.view import View
+
+if TYPE_CHECKING:
+    from pnml.zoo import Network
 
 ROWS = {"train": 6000, "test": 3000, "ood": 2500}
 OOD = {
@@ -28,6 +36,38 @@ OOD = {
     "cifar100": ("cifar10", "svhn", "tinyimagenet_crop", "tinyimagenet_resize", "uniform", "gaussian"),
     "svhn": ("cifar10", "cifar100", "tinyimagenet_crop", "tinyimagenet_resize", "uniform", "gaussian"),
 }
+
+
+def write(network: Network, name: str, ind: str, path: Path, limit: int | None = None) -> str:
+    """Write the embeddings of a network's sets, of at most ``limit`` images each, and give a line on them."""
+
+    def embed(of: str, split: str) -> tuple[Tensor, Tensor, float]:
+        view = View(network, load(of, split=split, limit=limit), batch_size=500)
+        known = view.images.labels
+        labels = torch.zeros(len(view), dtype=torch.int64) if known is None else torch.from_numpy(known)
+        return view.embeddings, labels, 100 * float((view.logits.argmax(1).cpu() == labels).float().mean())
+
+    tensors = {"weight": network.head.weight.detach(), "bias": network.head.bias.detach()}
+    with full_precision(), sdpa_kernel(SDPBackend.MATH):
+        x, labels, train_accuracy = embed(ind, "train")
+        counts = {"train": len(x)}
+        for kind, rows in (("raw", x.double()), ("unit", normalize(x.double(), dim=1))):
+            tensors[f"correlation/{kind}"], tensors[f"sum/{kind}"] = rows.T @ rows, rows.sum(0)
+        tensors["norms"] = norms = x.norm(dim=1)
+        tensors["train"], tensors["train_labels"] = evenly(x, ROWS["train"]), evenly(labels, ROWS["train"])
+        x, labels, accuracy = embed(ind, "test")
+        tensors["test"], tensors["test_labels"] = evenly(x, ROWS["test"]), evenly(labels, ROWS["test"])
+        for ood in OOD[ind]:
+            tensors[f"ood/{ood}"] = evenly(embed(ood, "test")[0], ROWS["ood"])
+    about = {"checkpoint": name, "ind": ind, "accuracy": str(accuracy), "counts": json.dumps(counts)}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_path(path) as fresh:
+        save_file({key: tensor.cpu().contiguous() for key, tensor in tensors.items()}, fresh, metadata=about)
+    return f"right: train {train_accuracy:.2f} %, test {accuracy:.2f} %; norms {norms.min():.2f} to {norms.max():.2f}"
+
+
+def evenly(x: Tensor, rows: int) -> Tensor:
+    return x[torch.linspace(0, len(x) - 1, min(rows, len(x))).long()]
 
 
 def main() -> None:
@@ -38,32 +78,8 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()
     network = zoo.load(args.checkpoint).eval().to(args.device)
-
-    def embed(name: str, split: str) -> tuple[torch.Tensor, View]:
-        view = View(network, load(name, split=split), batch_size=500)
-        return view.embeddings, view
-
-    tensors = {"weight": network.head.weight.detach(), "bias": network.head.bias.detach()}
-    with full_precision():
-        x, view = embed(args.ind, "train")
-        counts = {"train": len(x)}
-        for kind, rows in (("raw", x.double()), ("unit", torch.nn.functional.normalize(x.double(), dim=1))):
-            tensors[f"correlation/{kind}"], tensors[f"sum/{kind}"] = rows.T @ rows, rows.sum(0)
-        tensors["norms"] = x.norm(dim=1)
-        keep = torch.linspace(0, len(x) - 1, ROWS["train"]).long()
-        tensors["train"], tensors["train_labels"] = x[keep], torch.from_numpy(view.images.labels)[keep]
-        x, view = embed(args.ind, "test")
-        accuracy = 100 * float((view.logits.argmax(1).cpu().numpy() == view.images.labels).mean())
-        keep = torch.linspace(0, len(x) - 1, ROWS["test"]).long()
-        tensors["test"], tensors["test_labels"] = x[keep], torch.from_numpy(view.images.labels)[keep]
-        for name in OOD[args.ind]:
-            x, _ = embed(name, "test")
-            tensors[f"ood/{name}"] = x[torch.linspace(0, len(x) - 1, ROWS["ood"]).long()]
-    args.out.mkdir(parents=True, exist_ok=True)
-    about = {"checkpoint": args.checkpoint, "ind": args.ind, "accuracy": str(accuracy), "counts": json.dumps(counts)}
-    held = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
-    save_file(held, args.out / f"{Path(args.checkpoint).stem}.safetensors", metadata=about)
-    print(f"{args.checkpoint}: {accuracy:.2f} % of the test images are classified rightly")
+    path = args.out / f"{Path(args.checkpoint).stem}.safetensors"
+    print(f"{args.checkpoint}: {write(network, args.checkpoint, args.ind, path)}")
 
 
 if __name__ == "__main__":
