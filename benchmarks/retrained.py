@@ -26,8 +26,8 @@ TRAININGS = {  # epochs, batch size, learning rate: shorter than the recipes
     ("resnet-20", "cifar10"): (50, 256, 0.2),
     ("resnet-34", "cifar10"): (90, 512, 0.4),
     ("resnet-34", "cifar100"): (90, 512, 0.4),
-    ("wideresnet-40-2", "cifar10"): (80, 256, 0.2),
-    ("wideresnet-40-2", "cifar100"): (80, 256, 0.2),
+    ("wideresnet-40-2", "cifar10"): (42, 256, 0.2),
+    ("wideresnet-40-2", "cifar100"): (42, 256, 0.2),
     ("resnet-34", "svhn"): (80, 256, 0.2),
 }
 TUNINGS = {"resnet-34": "oecc", "wideresnet-40-2": "energy"}
