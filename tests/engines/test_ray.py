@@ -31,6 +31,7 @@ from pnml.io.embeddings import open_embeddings
 from pnml.learner import log_softmax
 
 from .files import COVERAGE, FEATURES, embeddings, fitted, head, write_folder, write_rows
+from .google_store import serving_google
 from .pictures import embedded, guard, write_images
 from .store import serving
 
@@ -218,6 +219,14 @@ def test_a_store_is_read_and_written(tmp_path: Path) -> None:
         found = pa.concat_tables(pq.read_table(pa.BufferReader(store.objects[name])) for name in names)
     samples = open_embeddings(tmp_path / "new")
     assert found.replace_schema_metadata().equals(table_of_one_process(samples, detector))
+
+
+def test_a_store_of_google_is_read_and_written(tmp_path: Path) -> None:
+    new = folder_of(tmp_path / "bucket" / "new")
+    with serving_google(tmp_path) as store:
+        detector = fit(store.uri("bucket/new"), head(), progress=False)
+        score(store.uri("bucket/new"), detector, store.uri("bucket/scores"), progress=False)
+    assert table_at(tmp_path / "bucket" / "scores").equals(table_of_one_process(open_embeddings(new), detector))
 
 
 def test_what_a_worker_refuses_is_said_as_on_one_machine(tmp_path: Path) -> None:
