@@ -1,7 +1,7 @@
 """Ours and every peer on stored embeddings of networks: ``python research/leaderboard.py embeddings/*.safetensors``.
 
 All methods are fitted on the same training rows, those of the file, and scored on its test and OOD rows; the results
-are cells of the benchmark, for ``pnml leaderboard --results results/embeddings``. With the images and the network at
+are cells of the benchmark, for ``pnml leaderboard --results results/other``. With the images and the network at
 hand, ``pnml bench --method peers`` does the same on whole sets.
 """
 
@@ -98,7 +98,7 @@ def run(path: Path, out: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", type=Path)
-    parser.add_argument("--out", type=Path, default=Path("results/embeddings"))
+    parser.add_argument("--out", type=Path, default=Path("results/other"))
     args = parser.parse_args()
     for path in args.files:
         run(path, args.out)
