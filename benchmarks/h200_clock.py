@@ -92,7 +92,7 @@ class Scorer:
     def __init__(self, detector: Detector, kind: str, x: Tensor) -> None:
         self.detector, self.kind = detector, kind
         dtype = DTYPES[kind]
-        quick = Quick(detector.scaled_weight, detector.bias, detector.subspace, detector.embedding_scale)
+        quick = Quick(*detector.scaled_head, detector.subspace, detector.embedding_scale)
         weight, bias, whitening, null_space, self.reach = quick.constants.beside(x, dtype)
         self.head, self.basis = (weight, bias), (whitening, null_space)
         self.limits = detector.subspace.outside_limits(float(torch.finfo(x.dtype).eps))

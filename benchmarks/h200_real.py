@@ -1,4 +1,4 @@
-"""What each precision does to the AUROC of real networks, from embeddings stored beforehand."""
+"""What each precision does to the AUROC of real networks, from embeddings that research/embeddings.py stored."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from safetensors import safe_open
 from scipy.stats import rankdata
 
 from pnml import Correlation, Detector
+from pnml.fused import Fused
 from pnml.quick import Quick
 from pnml.sample import RowSample
 
@@ -29,9 +30,8 @@ def real(bench: Bench, folder: Path) -> dict[str, Any]:
     for path in sorted(folder.glob("*.safetensors")):
         with safe_open(path, framework="pt") as file:
             held = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
-            count = int((file.metadata() or {})["count"])
-        matrix, sample = held["correlation"].double().numpy(), RowSample.of(held["train"])
-        statistic = Correlation.restore(matrix, count, float(count), unit_norm=True, sample=sample)
+        matrix, norms, sample = held["correlation/unit"].numpy(), held["norms"].double(), RowSample.of(held["train"])
+        statistic = Correlation.restore(matrix, len(norms), float(norms.sum()), unit_norm=True, sample=sample)
         scales: tuple[EmbeddingScale, ...] = ("paper", "auto")
         for scale in scales:
             detector = Detector(held["weight"], held["bias"], embedding_scale=scale).merge(statistic)
@@ -41,7 +41,7 @@ def real(bench: Bench, folder: Path) -> dict[str, Any]:
 
 def one_network(bench: Bench, detector: Detector, held: dict[str, Tensor]) -> dict[str, Any]:
     sets = {name: x.to(bench.device) for name, x in held.items() if name == "test" or name.startswith("ood/")}
-    quick = Quick(detector.scaled_weight, detector.bias, detector.subspace, detector.embedding_scale)
+    quick = Quick(*detector.scaled_head, detector.subspace, detector.embedding_scale)
     values = detector.subspace.eigenvalues
     found: dict[str, Any] = {
         "features": detector.n_features,
@@ -57,6 +57,15 @@ def one_network(bench: Bench, detector: Detector, held: dict[str, Tensor]) -> di
     regrets["float32 as offered"] = {
         name: detector.score(x, precision="float32").double().cpu().numpy() for name, x in sets.items()
     }
+    kernel = Fused(*detector.scaled_head, detector.subspace, detector.embedding_scale)
+    found["typical_tf32_error"] = kernel.typical_error
+    if kernel.suits(sets["test"]):
+        found["doubtful_share_fused"] = {
+            name: 1 - float(kernel.score(x)[1].double().mean()) for name, x in sets.items()
+        }
+        regrets["fused"] = {
+            name: detector.score(x, precision="tf32").double().cpu().numpy() for name, x in sets.items()
+        }
     reference = regrets["float64"]
     for kind, by_set in regrets.items():
         apart = [np.abs(values - reference[name]) / reference[name] for name, values in by_set.items()]

@@ -1,4 +1,4 @@
-"""The record of ``h200_speed.py`` as tables."""
+"""The records of ``h200_speed.py`` and ``h200_fused.py`` as tables."""
 
 from __future__ import annotations
 
@@ -7,8 +7,18 @@ from typing import Any
 
 def gpu_markdown(record: dict[str, Any]) -> list[str]:
     """Put a GPU record into tables; a section that failed says so."""
-    lines = [f"{record['machine']}, torch {record['torch']}; {record['date'][:10]}."]
-    for name, show in (("ceilings", ceilings), ("fit", fits), ("score", scores), ("real", real)):
+    lines = [f"{record['machine']}, torch {record['torch']}; {record['date'][:10]}, commit {record['commit']}."]
+    if "fused" in record:  # the same networks, and the kernel beside the others
+        record = {**record, "real": record["fused"]["real"]}
+    shown = (
+        ("ceilings", ceilings),
+        ("fit", fits),
+        ("fit parts", fit_parts),
+        ("score", scores),
+        ("fused", fused),
+        ("real", real),
+    )
+    for name, show in shown:
         section = record.get(name)
         if section:
             failed = ["", f"{name}: failed."]
@@ -46,6 +56,26 @@ def fits(section: dict[str, Any]) -> list[str]:
     ]
 
 
+def fit_parts(section: dict[str, Any]) -> list[str]:
+    lines = [
+        f"**Where the time of a fit goes**, milliseconds; commit {section['commit']}. Scaling and products were timed",
+        "on some of the rows, and are shown for all of them in proportion. Compiled, and in blocks on and above the",
+        "diagonal, is how it could be done, not how it is:",
+        "",
+        "| rows × features | all | sample of the rows | norms and scaling | compiled | XᵀX | in 4 blocks |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for name, one in section.items():
+        if isinstance(one, dict):
+            rows = int(name.partition("x")[0])
+            parts = [one[part] * rows / one["chunk rows"] for part in ("scale eager", "scale compiled")]
+            large, size = ("large products", "z rows") if "z rows" in one else ("products", "chunk rows")
+            parts += [one[f"{large} {blocks} blocks"] * rows / one[size] for blocks in (1, 4)]
+            cells = [one["update"], one["sample"], *parts]
+            lines.append(f"| {name.replace('x', ' x ')} | " + " | ".join(f"{cell:.2f}" for cell in cells) + " |")
+    return lines
+
+
 def scores(section: dict[str, Any]) -> list[str]:
     lines = [
         f"**Score**, {section['rows']:,} × {section['width']}, {section['classes']} classes:",
@@ -67,8 +97,31 @@ def scores(section: dict[str, Any]) -> list[str]:
     return lines
 
 
+def fused(record: dict[str, Any]) -> list[str]:
+    """Put the ways of scoring in TF32 beside each other."""
+    section = record["score"]
+    lines = [
+        f"**Score in TF32**, {section['rows']:,} × 512, 100 classes; {record['date']}, commit {record['commit']}; see",
+        f"`note` in the record. A large square product ran at {section['ceiling_tflops']:.0f} TFLOP/s, whose share",
+        "is given twice: counting the products that are needed, and counting the zeros above the diagonal too, which",
+        "one product of everything computes. Differences are relative to float64:",
+        "",
+        "| | milliseconds | million rows/s | of the ceiling | with zeros | median difference | largest |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for name, one in section.items():
+        if isinstance(one, dict):
+            zeros = one["tflops_with_zeros"] / section["ceiling_tflops"]
+            lines.append(
+                f"| {name} | {1e3 * one['median']:.2f} | {section['rows'] / one['median'] / 1e6:.0f} "
+                f"| {100 * one['share_of_ceiling_without_zeros']:.0f} % | {100 * zeros:.0f} % "
+                f"| {one['median_relative_difference']:.1e} | {one['largest_relative_difference']:.1e} |"
+            )
+    return lines
+
+
 def real(section: dict[str, Any]) -> list[str]:
-    kinds = ("float32", "float32 as offered", "tf32")
+    kinds = ("float32", "float32 as offered", "tf32", "fused")
     lines = [
         "**Networks**: largest difference from float64 of any AUROC, in points, and of any regret, relative to it:",
         "",
@@ -78,6 +131,8 @@ def real(section: dict[str, Any]) -> list[str]:
     for name, one in section.items():
         cells = [
             f"{one[kind]['largest_auroc_difference']:.4f}; {one[kind]['largest_relative_difference']:.0e}"
+            if kind in one
+            else "not offered"
             for kind in kinds
         ]
         doubt = max(one["doubtful_share"].values())

@@ -141,6 +141,12 @@ def fill(page: str, mark: str, lines: list[str]) -> str:
     return "\n".join([before + begin, *lines, end + after])
 
 
+def beside(path: Path) -> dict[str, Any]:
+    """Read the smaller GPU records that lie beside the large one."""
+    others = {"fused": path.with_name("fused.json"), "fit parts": path.with_name("fit_parts.json")}
+    return {name: json.loads(other.read_text(encoding="utf-8")) for name, other in others.items() if other.exists()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cpu", type=Path, default=Path("results/speed.json"))
@@ -150,7 +156,10 @@ def main() -> None:
     page = options.page.read_text(encoding="utf-8")
     for mark, path, show in (("cpu", options.cpu, as_markdown), ("gpu", options.gpu, gpu_markdown)):
         if path.exists():
-            page = fill(page, mark, show(json.loads(path.read_text(encoding="utf-8"))))
+            record = json.loads(path.read_text(encoding="utf-8"))
+            if mark == "gpu":
+                record |= beside(path)
+            page = fill(page, mark, show(record))
         else:
             print(f"no {path}: its tables stay as they are")
     options.page.write_text(page, encoding="utf-8")

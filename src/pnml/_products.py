@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 import array_api_compat as compat
 import numpy as np
 
-from pnml._rows import chunk_length, chunks, on_host, plain_norms, wide_dtype
+from pnml._rows import chunk_length, chunks, on_host, plain_norms, seen_by_numpy, wide_dtype
+from pnml._threads import spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pnml._arrays import Array
+
+_STRIPS = 16  # at most, and so the threads that are of use
 
 
 def sum_of_products(rows: Array, *, unit_norm: bool) -> tuple[Array, Array]:
@@ -20,46 +23,56 @@ def sum_of_products(rows: Array, *, unit_norm: bool) -> tuple[Array, Array]:
 
     No value is looked at, so no device is waited for: the norms tell afterwards whether the sum is worth anything.
     """
-    parts = _through_buffer(rows, unit_norm=unit_norm) if on_host(rows) else _in_place(rows, unit_norm=unit_norm)
+    parts = _by_strip(rows, unit_norm=unit_norm) if on_host(rows) else _in_place(rows, unit_norm=unit_norm)
     total, lengths = None, []
-    for x, norms in parts:
-        product = x.T @ x
+    for product, norms in parts:
         total = product if total is None else total + product
         lengths.append(norms)
     return total, compat.array_namespace(lengths[0]).concat(lengths)
 
 
 def _in_place(rows: Array, *, unit_norm: bool) -> Iterator[tuple[Array, Array]]:
-    """Yield float64 rows and their norms chunk by chunk, where the rows are."""
+    """Yield the products and norms of the rows chunk by chunk, where the rows are."""
     xp, wide = compat.array_namespace(rows), wide_dtype(rows)
-    for x in chunks(rows):
-        norms = plain_norms(x, wide)
-        yield x * (1 / norms)[:, None] if unit_norm else xp.astype(x, wide), norms
+    for chunk in chunks(rows):
+        norms = plain_norms(chunk, wide)
+        x = chunk * (1 / norms)[:, None] if unit_norm else xp.astype(chunk, wide)
+        yield x.T @ x, norms
 
 
-def _through_buffer(rows: Array, *, unit_norm: bool) -> Iterator[tuple[Array, Array]]:
-    """Yield float64 rows and their norms as NumPy arrays, which multiply with their own transpose in half the time.
+def _by_strip(rows: Array, *, unit_norm: bool) -> Iterator[tuple[Array, Array]]:
+    """Yield the products and norms of long strips of rows as NumPy arrays, which know that XᵀX is symmetric.
 
-    The rows are converted and scaled piece by piece, in cache, into one buffer that is large enough for the product.
+    There are 1, 2, 4, 8 or 16 strips, as many as there are rows for and not as there are threads, on which the sum
+    would otherwise depend. In a strip, rows are converted and scaled piece by piece, in cache, into a buffer that is
+    large enough for the product.
     """
-    rows = _as_numpy(rows)
+    rows = seen_by_numpy(rows)
     n, width = rows.shape
     step = max(1, chunk_length(rows, np.float64) // 4)
-    size = -(-n // -(-n // max(20 * step, 2048)))  # all products of one size, which is worth the M² sums
-    buffer = np.empty((size, width))
-    for start in range(0, n, size):
-        stop, norms = min(n, start + size), []
-        for first in range(start, stop, step):
-            x = buffer[first - start : min(first + step, stop) - start]
-            x[...] = rows[first : first + len(x)]
-            norms.append(plain_norms(x, x.dtype))
-            if unit_norm:
-                x *= (1 / norms[-1])[:, None]
-        yield buffer[: stop - start], np.concatenate(norms)
+    count = 1
+    while count < _STRIPS and n >= 2 * count * max(8 * step, 1024):
+        count *= 2
+    length = -(-n // count)
+    size = -(-length // -(-length // max(20 * step, 2048)))  # all products of one size, which is worth the M² sums
+    spare: list[Array] = []
 
+    def work(start: int) -> tuple[Array, Array]:
+        strip = rows[start : start + length]
+        buffer = spare.pop() if spare else np.empty((size, width))
+        total, norms = None, []
+        with np.errstate(all="ignore"):
+            for begin in range(0, len(strip), size):
+                part = strip[begin : begin + size]
+                for first in range(0, len(part), step):
+                    x = buffer[first : min(first + step, len(part))]
+                    x[...] = part[first : first + step]
+                    norms.append(plain_norms(x, x.dtype))
+                    if unit_norm:
+                        x *= (1 / norms[-1])[:, None]
+                x = buffer[: len(part)]
+                total = x.T @ x if total is None else total + x.T @ x
+        spare.append(buffer)
+        return total, np.concatenate(norms)
 
-def _as_numpy(rows: Array) -> Array:
-    """See the memory of a tensor as NumPy does: two libraries with threads of their own get into each other's way."""
-    if not compat.is_torch_array(rows):
-        return rows
-    return (rows if str(rows.dtype) != "torch.bfloat16" else rows.float()).numpy()  # of which NumPy knows nothing
+    return spread(work, range(0, n, length), rows)

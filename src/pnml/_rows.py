@@ -9,9 +9,10 @@ import array_api_compat as compat
 import numpy as np
 
 from pnml._arrays import Array, as_array, has_float64, is_real_floating, is_remote, precision, to_numpy, working_dtype
+from pnml._threads import spread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _CHUNK_BYTES = 3 << 20  # stays in a processor's cache
 REMOTE_CHUNK_BYTES = 1 << 29  # keeps a GPU busy for milliseconds
@@ -75,6 +76,13 @@ def on_host(rows: Array) -> bool:
     return compat.is_numpy_array(rows) or (compat.is_torch_array(rows) and not is_remote(rows))
 
 
+def seen_by_numpy(rows: Array) -> Array:
+    """Return rows on the host as NumPy sees them: two libraries with threads get into each other's way."""
+    if not compat.is_torch_array(rows):
+        return rows
+    return (rows if str(rows.dtype) != "torch.bfloat16" else rows.float()).numpy()  # of which NumPy knows nothing
+
+
 def chunk_length(rows: Array, dtype: Any) -> int:
     """Return how many rows make a chunk in the given dtype: such that it stays in cache, or is worth a GPU's while."""
     size = REMOTE_CHUNK_BYTES if is_remote(rows) else _CHUNK_BYTES
@@ -83,20 +91,29 @@ def chunk_length(rows: Array, dtype: Any) -> int:
 
 
 def chunks(rows: Array, dtype: Any = None) -> Iterator[Array]:
-    """Cut rows (n, M) into pieces of one dtype, by default their own; a piece may be overwritten by the next."""
+    """Cut rows (n, M) into pieces of one dtype, by default their own."""
+    xp = compat.array_namespace(rows)
+    return (xp.astype(rows[part, :], dtype or rows.dtype, copy=False) for part in _parts(rows, dtype or rows.dtype))
+
+
+def by_chunk(function: Callable[[Array], Any], rows: Array, dtype: Any = None) -> list[Any]:
+    """Give what a function makes of each chunk of rows (n, M); on the host, many chunks are worked on at a time."""
     xp = compat.array_namespace(rows)
     dtype = rows.dtype if dtype is None else dtype
+
+    def work(part: slice) -> Any:
+        with np.errstate(all="ignore"):  # which every thread has its own of
+            return function(xp.astype(rows[part, :], dtype, copy=False))
+
+    return list(spread(work, _parts(rows, dtype), rows))
+
+
+def _parts(rows: Array, dtype: Any) -> list[slice]:
+    """Return where the chunks are."""
+    _keep_memory()
     count = -(-rows.shape[0] // chunk_length(rows, dtype))
     step = max(1, -(-rows.shape[0] // max(1, count)))  # as equal as can be: compiled code is made for one shape
-    _keep_memory()
-    reused = xp.empty((step, rows.shape[1]), dtype=dtype) if on_host(rows) and rows.dtype != dtype else None
-    for start in range(0, rows.shape[0], step):
-        piece = rows[start : min(start + step, rows.shape[0]), :]
-        if reused is None:
-            yield xp.astype(piece, dtype, copy=False)
-        else:
-            reused[: len(piece)] = piece
-            yield reused[: len(piece)]
+    return [slice(start, min(start + step, rows.shape[0])) for start in range(0, rows.shape[0], step)]
 
 
 def _keep_memory() -> None:

@@ -2,37 +2,41 @@
 
 from __future__ import annotations
 
-import hashlib
 import warnings
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import array_api_compat as compat
-import numpy as np
 
-from pnml import scoring
-from pnml._arrays import Array, Placed, as_array, has_float64, like, precision, to_numpy, working_dtype
-from pnml._rows import check_finite, check_rows, check_shape, chunks, is_narrow, wide_dtype
+from pnml._arrays import Array, Placed, working_dtype
+from pnml._rows import check_finite, check_shape
 from pnml._state import load_state, save_state
 from pnml.calibration import Threshold, calibrate
 from pnml.correlation import Correlation
+from pnml.fused import Fused
+from pnml.last_layer import checked_head, head_digest
 from pnml.quick import Quick
 from pnml.result import Result
 from pnml.sample import RowSample
-from pnml.scaling import EMBEDDING_SCALES, EmbeddingScale, balanced_length
-from pnml.scoring import assess
+from pnml.scaling import EMBEDDING_SCALES, EmbeddingScale, balanced_scales
+from pnml.scoring import assess, by_batch, compiling, regret
 from pnml.subspace import Subspace
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
+    import numpy as np
+
 __all__ = ["Detector", "FewRowsWarning", "Precision", "assess", "head_digest"]
 
-Precision = Literal["float64", "float32"]
-"""``"float64"``: exact to rounding. ``"float32"``: quick, and exact wherever float32 might be off by more than 1 %."""
+Precision = Literal["float64", "float32", "tf32"]
+"""``"float64"``: exact to rounding. ``"float32"``: quick, and exact wherever float32 might be off by more than 1 %.
+``"tf32"``: quicker on a GPU, and exact wherever roundings that do not conspire might add up to more than 1 %."""
 
 _KIND, _VERSION = "pnml.detector", 1
+_SCORERS: dict[str, tuple[type[Quick | Fused], ...]] = {"float64": (), "float32": (Quick,), "tf32": (Fused, Quick)}
 
 
 class FewRowsWarning(UserWarning):
@@ -55,6 +59,7 @@ class Detector:
     Attributes:
         threshold: the calibrated :class:`~pnml.calibration.Threshold`, None before :meth:`calibrate`.
 
+    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> train = rng.normal(size=(500, 8)) @ np.diag([3, 3, 3, 3, 0.01, 0.01, 0.01, 0.01])
     >>> detector = Detector(rng.normal(size=(4, 8)), np.zeros(4)).fit(train)
@@ -64,24 +69,15 @@ class Detector:
     """
 
     def __init__(self, weight: Array, bias: Array | None = None, *, embedding_scale: EmbeddingScale = "auto") -> None:
-        self.weight = check_rows(to_numpy(as_array(weight)), None)
-        if len(self.weight) < 2:
-            raise ValueError(
-                "a head of one class has nothing to regret: expected a weight of shape (classes, features)"
-            )
-        self.bias = np.zeros(len(self.weight)) if bias is None else to_numpy(as_array(bias))
-        if self.bias.shape != (len(self.weight),):
-            raise ValueError(f"bias must have one entry per class, {len(self.weight)}, got shape {self.bias.shape}")
-        if not np.isfinite(self.bias).all():
-            raise ValueError(f"bias holds {self.bias[~np.isfinite(self.bias)][0]}: every value must be finite")
+        self.weight, self.bias = checked_head(weight, bias)
         if embedding_scale not in EMBEDDING_SCALES:
             raise ValueError(f"embedding_scale must be one of {EMBEDDING_SCALES}, got {embedding_scale!r}")
         self.embedding_scale = embedding_scale
         self.threshold: Threshold | None = None
         self.correlation = self._empty_correlation()
         self._subspace: Subspace | None = None
-        self._quick_scorer: Quick | None = None
-        self._length: float | None = None
+        self._scorers: dict[type, Quick | Fused] = {}
+        self._scales: tuple[float, float] | None = None
         self._placed_head: Placed | None = None
 
     @property
@@ -117,34 +113,41 @@ class Detector:
     @property
     def embedding_length(self) -> float:
         """The length that embeddings of norm 1 are given for their p: 1, but for "auto"."""
-        if self.embedding_scale != "auto":
-            return 1.0
-        if self._length is None:
-            _ = self.subspace  # says what is missing if nothing was fitted
-            if self.correlation.sample is None:
-                raise ValueError(
-                    'embedding_scale="auto" needs a sample of the training rows, and this Correlation was restored '
-                    'without one: fit it on the rows again, or take embedding_scale="paper"'
-                )
-            self._length = balanced_length(self.correlation.sample.numpy(), self.weight, self.bias)
-        return self._length
+        return self._both_scales[0]
 
     @property
-    def scaled_weight(self) -> np.ndarray[Any, Any]:
-        """The weight times :attr:`embedding_length`: what gives the logits of a direction at its length, (C, M)."""
-        return np.asarray(self.weight * self.embedding_length)
+    def bias_scale(self) -> float:
+        """What the bias is multiplied by for that p: 1, but for "auto", where it shrinks along with the embeddings."""
+        return self._both_scales[1]
+
+    @property
+    def _both_scales(self) -> tuple[float, float]:
+        if self._scales is None:
+            if self.embedding_scale != "auto":
+                return 1.0, 1.0
+            _ = self.subspace  # says what is missing if nothing was fitted
+            self._scales = balanced_scales(self.correlation, self.weight, self.bias)
+        return self._scales
+
+    @property
+    def scaled_head(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """Weight (C, M) and bias (C,) that give the logits of an embedding of norm 1 at its length."""
+        return self.weight * self.embedding_length, self.bias * self.bias_scale
 
     @property
     def _head(self) -> Placed:
         if self._placed_head is None:
-            self._placed_head = Placed(self.scaled_weight.T, self.bias)
+            weight, bias = self.scaled_head
+            self._placed_head = Placed(weight.T, bias)
         return self._placed_head
 
-    @property
-    def _quick(self) -> Quick:
-        if self._quick_scorer is None or self._quick_scorer.subspace is not self.subspace:
-            self._quick_scorer = Quick(self.scaled_weight, self.bias, self.subspace, self.embedding_scale)
-        return self._quick_scorer
+    def _scorer(self, x: Array, precision: Precision) -> Quick | Fused | None:
+        for kind in _SCORERS[precision]:
+            if kind not in self._scorers or self._scorers[kind].subspace is not self.subspace:
+                self._scorers[kind] = kind(*self.scaled_head, self.subspace, self.embedding_scale)
+            if self._scorers[kind].suits(x):
+                return self._scorers[kind]
+        return None
 
     def fit(self, embeddings: Array) -> Detector:
         """Learn from the training set's embeddings, shape (N, M), forgetting what was fitted before."""
@@ -162,13 +165,15 @@ class Detector:
     def merge(self, correlation: Correlation) -> Detector:
         """Add the statistic of further training rows, fitted elsewhere; a threshold set before is dropped."""
         self.correlation = self.correlation + correlation
-        self._subspace = self._length = self._placed_head = self.threshold = None
+        self._subspace = self._scales = self._placed_head = self.threshold = None
         return self
 
     def __call__(self, embeddings: Array) -> Result:
         """Say everything about embeddings of shape (n, M)."""
         x = self._batch(embeddings)
-        logits, p, q, t, gamma = self._by_chunk(x, partial(assess, length=self.embedding_length))
+        logits, p, q, t, gamma = self._exactly(
+            x, partial(assess, length=self.embedding_length, bias_scale=self.bias_scale)
+        )
         decided = {}
         if self.threshold is not None:
             decided = {"p_value": self.threshold.p_value(gamma), "is_ood": self.threshold.is_ood(gamma)}
@@ -189,19 +194,21 @@ class Detector:
             leave_one_out: say that the embeddings *are* training rows; each is then scored as if it had not been seen.
             precision: "float64" is exact, also for embeddings in float32. "float32" takes about half the time on NumPy
                 and PyTorch arrays: every regret whose error might exceed 1 % is found and computed in float64 after
-                all, as are leave-one-out regrets.
-            compiled: let ``torch.compile`` fuse the work on PyTorch tensors. Its first call takes up to a minute: worth
-                it on a GPU, for many millions of embeddings.
+                all, as are leave-one-out regrets. "tf32" is one kernel for NVIDIA GPUs, several times as fast, whose
+                first call takes half a minute: every regret whose error is *estimated* above 1 % goes to float64. It is
+                "float32" for other arrays, over 256 classes, and training rows that do not span all features.
+            compiled: let ``torch.compile`` fuse the work on PyTorch tensors; the kernel of "tf32" needs none. Its first
+                call takes up to a minute: worth it on a GPU, for many millions of embeddings.
         """
         if precision not in get_args(Precision):
             raise ValueError(f"precision must be one of {get_args(Precision)}, got {precision!r}")
         x = self._batch(embeddings)
         if compiled and not compat.is_torch_array(x):
             raise ValueError(f"compiled=True is for PyTorch tensors, got {type(x).__name__}")
-        if precision == "float32" and not leave_one_out and self._quick.suits(x):
-            return self._quick_score(x, compiled=compiled)
-        function = scoring.compiled(scoring.regret) if compiled else scoring.regret
-        return self._by_chunk(x, function, leave_one_out=leave_one_out)[0]
+        if not leave_one_out and (scorer := self._scorer(x, precision)):
+            return self._quickly(x, scorer, compiled=compiled)
+        with compiling(regret) if compiled else nullcontext(regret) as function:
+            return self._exactly(x, function, leave_one_out=leave_one_out)[0]
 
     def predict_proba(self, embeddings: Array) -> Array:
         """Give the pNML probabilities q, shape (n, C)."""
@@ -237,35 +244,13 @@ class Detector:
             raise ValueError("expected at least one embedding, got none")
         return x
 
-    def _by_chunk(self, x: Array, function: Callable[..., Any], *, leave_one_out: bool = False) -> list[Array]:
-        """Compute in float64, and give each quantity in the library and working precision of the embeddings.
+    def _exactly(self, x: Array, function: Callable[..., Any], *, leave_one_out: bool = False) -> list[Array]:
+        return by_batch(function, x, self._head, self.subspace, self.embedding_scale, leave_one_out=leave_one_out)
 
-        The last quantity is the regret: it is not finite where an embedding is not, which is looked at once, at the
-        end, so that no chunk waits for another.
-        """
+    def _quickly(self, x: Array, scorer: Quick | Fused, *, compiled: bool) -> Array:
+        """Compute in less than float64, and again in float64 what that leaves in doubt."""
         xp = compat.array_namespace(x)
-        rows = x if has_float64(x) else to_numpy(x)
-        dtype = wide_dtype(rows)
-        head, basis = self._head.beside(rows, dtype), self.subspace.basis.beside(rows, dtype)
-        limits = self.subspace.outside_limits(precision(x))
-        options = {
-            "embedding_scale": self.embedding_scale,
-            "leave_one_out_error": self.subspace.relative_error if leave_one_out else None,
-            "in_range": is_narrow(rows),
-        }
-        with np.errstate(all="ignore"):
-            parts = [function(chunk, head, basis, limits, **options) for chunk in chunks(rows, dtype)]
-        home = compat.array_namespace(rows)
-        columns = [home.concat(column) for column in zip(*parts, strict=True)]
-        if not bool(home.all(home.isfinite(columns[-1]))):
-            check_finite(x)
-        out = working_dtype(xp, x)
-        return [xp.astype(c, out) if rows is x else like(x, c, out) for c in columns]
-
-    def _quick_score(self, x: Array, *, compiled: bool) -> Array:
-        """Compute in float32, and again in float64 what float32 leaves in doubt."""
-        xp = compat.array_namespace(x)
-        gamma, trusted = self._quick.score(x, fused=compiled)
+        gamma, trusted = scorer.score(x, compiled=compiled)
         gamma = xp.astype(gamma, working_dtype(xp, x))
         if not bool(xp.all(trusted)):
             check_finite(x)
@@ -286,6 +271,7 @@ class Detector:
             "norm_sum": self.correlation.norm_sum,
             "embedding_scale": self.embedding_scale,
             "embedding_length": self.embedding_length,
+            "bias_scale": self.bias_scale,
             "head_digest": self.head_digest,
             "threshold": None,
         }
@@ -315,16 +301,9 @@ class Detector:
             unit_norm=detector.correlation.unit_norm,
             sample=RowSample.from_arrays(arrays),
         )
-        detector._length = info.get("embedding_length")
+        if "embedding_length" in info:
+            detector._scales = info["embedding_length"], info.get("bias_scale", 1.0)
         if info["threshold"] is not None:
             held = dict(info["threshold"], interval=tuple(info["threshold"]["interval"]))
             detector.threshold = Threshold(**held, scores=arrays["calibration_scores"])
         return detector
-
-
-def head_digest(weight: Array, bias: Array) -> str:
-    """Fingerprint a last layer by its float32 values."""
-    digest = hashlib.sha256()
-    for values in (weight, bias):
-        digest.update(np.ascontiguousarray(to_numpy(values, "<f4")).tobytes())
-    return digest.hexdigest()

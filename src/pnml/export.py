@@ -45,9 +45,10 @@ class GuardGraph(nn.Module):
         self.guard = guard
         self.embedding_scale = detector.embedding_scale
         self.outside_limits = detector.subspace.outside_limits
+        weight, bias = detector.scaled_head
         constants = {
-            "weight": detector.scaled_weight.T,
-            "bias": detector.bias,
+            "weight": weight.T,
+            "bias": bias,
             "whitening": detector.subspace.whitening,
             "null_space": detector.subspace.null_space,
         }

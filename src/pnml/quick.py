@@ -15,14 +15,15 @@ each other.
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import array_api_compat as compat
 import numpy as np
 
 from pnml._arrays import Array, Placed, precision
-from pnml._rows import chunks, squares
-from pnml.scoring import compiled, ingredients
+from pnml._rows import by_chunk, squares
+from pnml.scoring import compiling, ingredients
 
 if TYPE_CHECKING:
     from pnml.scaling import EmbeddingScale
@@ -31,8 +32,10 @@ if TYPE_CHECKING:
 LARGEST_ERROR = 0.01
 """How far a regret computed in float32 may be from the exact one, relative to it; beyond, it is computed in float64."""
 
+SMALLEST_REGRET = 1e-30
+"""Below it, float32 runs out of exponents."""
+
 _ROUNDING = 2.0**-24
-_SMALLEST_REGRET = 1e-30  # below it, float32 runs out of exponents
 
 
 class Quick:
@@ -68,17 +71,14 @@ class Quick:
             return False
         return compat.is_numpy_array(x) or (compat.is_torch_array(x) and _multiplies_in_float32())
 
-    def score(self, x: Array, *, fused: bool = False) -> tuple[Array, Array]:
+    def score(self, x: Array, *, compiled: bool = False) -> tuple[Array, Array]:
         """Give the regrets of embeddings (n, M) of NumPy or PyTorch in float32, and which are within the limit."""
         xp = compat.array_namespace(x)
-        function = compiled(quick_regret) if fused else quick_regret
         weight, bias, whitening, null_space, reach = self.constants.beside(x, xp.float32)
         limits = self.subspace.outside_limits(precision(x))
-        with np.errstate(all="ignore"):
-            parts = [
-                function(chunk, (weight, bias), (whitening, null_space), limits, reach, scale=self.embedding_scale)
-                for chunk in chunks(x, xp.float32)
-            ]
+        constants = (weight, bias), (whitening, null_space), limits, reach
+        with compiling(quick_regret) if compiled else nullcontext(quick_regret) as function:
+            parts = by_chunk(lambda chunk: function(chunk, *constants, scale=self.embedding_scale), x, xp.float32)
         regrets, trusted = (xp.concat(column) for column in zip(*parts, strict=True))
         return regrets, trusted
 
@@ -103,7 +103,7 @@ def quick_regret(
     doubts = reached * part.scale[:, None]
     share, t, steepness = doubts[:, 0] / xp.sqrt(part.h), part.t[:, 0], -xp.min(part.log_p, axis=-1)
     error = share * (2 + share) * (1 - t) * (1 + t * steepness) + 4 * (doubts[:, 1] + _ROUNDING * steepness)
-    trusted = (error <= LARGEST_ERROR) & (part.regret > _SMALLEST_REGRET)
+    trusted = (error <= LARGEST_ERROR) & (part.regret > SMALLEST_REGRET)
     # No square overflows or vanishes on the way.
     trusted = trusted & (xp.max(reached, axis=-1) < 1e10) & (part.scale > 1e-15) & (part.scale < 1e15)
     if basis[1].shape[1]:  # whether a row leaves the span may not depend on rounding, give or take a tenth of the limit

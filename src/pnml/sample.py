@@ -7,13 +7,14 @@ sample of a whole is found among the samples of its parts.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import array_api_compat as compat
 import numpy as np
 
 from pnml._arrays import Array, like, to_numpy
-from pnml._rows import chunks, row_norms
+from pnml._rows import by_chunk, on_host, row_norms, seen_by_numpy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 SIZE = 1024
 """How many rows are kept: enough to know a mean to about 4 % of the spread around it."""
 
-_COLUMNS = 64  # that the hash reads, evenly spaced: so many that not all are zero, even in sparse rows
-_ODD = np.random.default_rng(1).integers(-(2**62), 2**62, size=_COLUMNS) * 2 + 1
+_COLUMNS = 64  # that the hash reads, evenly spaced, unless most of them are zero
 _MIX = (-0x61C8864680B583EB, -0x4B47D0C5A1A6BCD5)
 
 
@@ -46,11 +46,13 @@ class RowSample:
 
     @classmethod
     def of(cls, rows: Array) -> RowSample:
-        """Sample rows (n, M) of any array library; PyTorch's stay on their device."""
-        if not compat.is_torch_array(rows) and not compat.is_numpy_array(rows):
+        """Sample rows (n, M) of any array library; PyTorch's stay on a device that is not the host."""
+        if on_host(rows):
+            rows = seen_by_numpy(rows)
+        elif not compat.is_torch_array(rows):
             rows = to_numpy(rows)
         xp = compat.array_namespace(rows)
-        keys = xp.concat([_keys(chunk) for chunk in chunks(rows)])
+        keys = xp.concat(by_chunk(_keys, rows))
         first = _first(keys)
         norms = row_norms(rows[first])
         directions = rows[first] / xp.where(norms > 0, norms, xp.ones_like(norms))[:, None]
@@ -94,20 +96,40 @@ class RowSample:
 
 
 def _first(keys: Array) -> Array:
+    """Return where the smallest keys are, in their order."""
+    if compat.is_numpy_array(keys) and len(keys) > SIZE:  # it is quicker to sort only those
+        few = np.flatnonzero(keys <= np.partition(keys, SIZE - 1)[SIZE - 1])
+        return few[np.argsort(keys[few], kind="stable")[:SIZE]]
     return compat.array_namespace(keys).argsort(keys, stable=True)[:SIZE]
 
 
 def _keys(rows: Array) -> Any:
-    """Hash every row (n, M): int64 arithmetic that wraps, the same in every library."""
+    """Hash every row (n, M): a few columns of it, or all where those are mostly zeros, as in counts of words."""
     xp = compat.array_namespace(rows)
     step = max(1, rows.shape[1] // _COLUMNS)
-    bits = _bits(xp.astype(rows[:, ::step][:, :_COLUMNS], xp.float64))
-    odd = xp.asarray(_ODD[: bits.shape[1]], device=compat.device(rows))
-    with np.errstate(over="ignore"):
-        key = xp.sum(bits * odd, axis=1) + _MIX[0]  # zeros get no special key
-        for shift, factor in zip((31, 27), _MIX, strict=True):
-            key = (key ^ (key >> shift)) * factor
+    few = rows[:, ::step][:, :_COLUMNS]
+    keys = _hash(few)
+    sparse = xp.sum(xp.astype(few != 0, xp.int64), axis=1) < min(_COLUMNS // 4, rows.shape[1])
+    if rows.shape[1] > _COLUMNS and bool(xp.any(sparse)):
+        keys[sparse] = _hash(rows[sparse])
+    return keys
+
+
+def _hash(columns: Array) -> Any:
+    """Hash rows (n, m), all of their entries: int64 arithmetic that wraps, the same in every library."""
+    xp = compat.array_namespace(columns)
+    bits = _bits(xp.astype(columns, xp.float64))
+    odd = xp.asarray(_odd(bits.shape[1]), device=compat.device(columns))
+    key = xp.sum(bits * odd, axis=1) + _MIX[0]  # zeros get no special key
+    for shift, factor in zip((31, 27), _MIX, strict=True):
+        key = (key ^ (key >> shift)) * factor
     return key ^ (key >> 33)
+
+
+@cache
+def _odd(count: int) -> NDArray[np.int64]:
+    """Give random odd numbers."""
+    return np.random.default_rng(1).integers(-(2**62), 2**62, size=count) * 2 + 1
 
 
 def _bits(columns: Array) -> Any:

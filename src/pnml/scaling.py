@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pnml._arrays import Array
+    from pnml.correlation import Correlation
 
 EmbeddingScale = Literal["auto", "paper", "natural"]
 """``"auto"``: every embedding gets the length of :func:`balanced_length`. ``"paper"``: every embedding has norm 1, as
@@ -43,31 +44,45 @@ def row_scale(x: Array, embedding_scale: EmbeddingScale) -> Array:
     return xp.where(norms > 0, 1 / xp.where(norms > 0, norms, xp.ones_like(norms)), xp.zeros_like(norms))
 
 
-def balanced_length(rows: NDArray[Any], weight: NDArray[Any], bias: NDArray[Any]) -> float:
+def balanced_scales(statistic: Correlation, weight: NDArray[Any], bias: NDArray[Any]) -> tuple[float, float]:
+    """Give the length of :func:`balanced_length` for what was fitted, and what the bias is multiplied by beside it."""
+    if statistic.sample is None:
+        raise ValueError(
+            'embedding_scale="auto" needs a sample of the training rows, and this Correlation was restored '
+            'without one: fit it on the rows again, or take embedding_scale="paper"'
+        )
+    norm = statistic.mean_norm
+    length = balanced_length(statistic.sample.numpy(), weight, bias, mean_norm=norm)
+    return length, length / norm
+
+
+def balanced_length(rows: NDArray[Any], weight: NDArray[Any], bias: NDArray[Any], *, mean_norm: float) -> float:
     """Give the length at which the mean entropy of p over training rows has fallen to a quarter.
 
-    An embedding of no length leaves p to the bias, one of endless length leaves it no doubt. The mean entropy falls
-    from the one to the other; at the length returned, a quarter of that way is left.
+    The bias shrinks and grows along with the embeddings, as it belongs to embeddings of their mean norm n: the logits
+    of a direction u at length L are ``L (Wu + b/n)``. No length leaves p even, endless length leaves it no doubt. The
+    mean entropy falls from the one to the other; at the length returned, a quarter of that way is left.
 
     Args:
         rows: training embeddings of any length, shape (k, M); those of none are left out.
         weight: of the last layer, shape (C, M).
         bias: shape (C,).
+        mean_norm: of the training embeddings, as the head knows them.
 
     >>> towards_one_class = np.array([[1.0, 0.0], [0.0, 2.0]])
-    >>> round(balanced_length(towards_one_class, np.eye(2), np.zeros(2)), 3)  # p = 0.958, a quarter of log 2
+    >>> round(balanced_length(towards_one_class, np.eye(2), np.zeros(2), mean_norm=1.5), 3)  # p = 0.958
     3.135
     """
     norms = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
     directions = rows[norms[:, 0] > 0] / norms[norms[:, 0] > 0]
-    logits = directions @ weight.T
+    logits = directions @ weight.T + bias / mean_norm
     logits -= logits.max(axis=1, keepdims=True)
     apart = -logits[logits < 1e-9 * logits.min()]
     if not apart.size:
-        return 1.0  # the head makes no difference between the classes, at any length
+        return mean_norm  # the head makes no difference between the classes, at any length
 
     def entropy(length: float) -> float:
-        log_p = learner.log_softmax(length * logits + bias)
+        log_p = learner.log_softmax(length * logits)
         return float(-(np.exp(log_p) * log_p).sum(axis=1).mean())
 
     shortest, longest = 0.0, 1e3 / float(apart.min())

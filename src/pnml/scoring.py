@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -10,14 +11,17 @@ from typing import TYPE_CHECKING, Any
 import array_api_compat as compat
 
 from pnml import learner
+from pnml._arrays import has_float64, like, precision, to_numpy, working_dtype
 from pnml._extras import require
+from pnml._rows import by_chunk, check_finite, is_narrow, wide_dtype
 from pnml.scaling import EmbeddingScale, row_scale
 from pnml.subspace import leave_one_out, leverage, xtg
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from pnml._arrays import Array
+    from pnml._arrays import Array, Placed
+    from pnml.subspace import Subspace
 
 
 def assess(
@@ -30,18 +34,20 @@ def assess(
     leave_one_out_error: float | None = None,
     in_range: bool = False,
     length: float = 1.0,
+    bias_scale: float = 1.0,
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Give logits, p, q, xᵀg and regret of embeddings (n, M), in the dtype that all arguments share.
 
     Args:
         x: embeddings.
-        head: transposed weight (M, C), times the length that embeddings are given, and bias (C,).
+        head: transposed weight (M, C), times the length that embeddings are given, and bias (C,), times its scale.
         basis: whitening and null space of the :class:`~pnml.Subspace`.
         outside_limits: of the Subspace, for the precision of the embeddings.
         embedding_scale: as of the :class:`~pnml.Detector`.
         leave_one_out_error: given, the rows are training rows to be scored as if unseen; h's relative error.
         in_range: promise that no square of an embedding overflows or vanishes, which saves scaling them.
         length: that length, so that the logits are those of the embeddings as they came.
+        bias_scale: that scale, likewise.
     """
     xp = compat.array_namespace(x)
     part = ingredients(
@@ -55,7 +61,7 @@ def assess(
     )
     genies = learner.genies(part.log_p, part.t)
     unscaled = part.projected / (length * xp.where(part.scale > 0, part.scale, xp.ones_like(part.scale)))[:, None]
-    logits = unscaled + head[1]
+    logits = unscaled + head[1] / bias_scale
     p = xp.exp(learner.log_softmax(logits))
     return logits, p, genies / xp.sum(genies, axis=-1, keepdims=True), part.t[:, 0], part.regret
 
@@ -131,14 +137,48 @@ def ingredients(
     return Ingredients(projected, scale, h, t, log_p, learner.regrets(log_p, t))
 
 
+def by_batch(
+    function: Callable[..., Any],
+    x: Array,
+    head: Placed,
+    subspace: Subspace,
+    embedding_scale: EmbeddingScale,
+    *,
+    leave_one_out: bool,
+) -> list[Array]:
+    """Give what :func:`assess` or :func:`regret` gives for any number of embeddings (n, M), chunk by chunk, in float64.
+
+    Each quantity comes in the library and working precision of the embeddings. The last is the regret: it is not finite
+    where an embedding is not, which is looked at once, at the end, so that no chunk waits for another.
+    """
+    xp = compat.array_namespace(x)
+    rows = x if has_float64(x) else to_numpy(x)
+    dtype = wide_dtype(rows)
+    constants = head.beside(rows, dtype), subspace.basis.beside(rows, dtype), subspace.outside_limits(precision(x))
+    options = {
+        "embedding_scale": embedding_scale,
+        "leave_one_out_error": subspace.relative_error if leave_one_out else None,
+        "in_range": is_narrow(rows),
+    }
+    parts = by_chunk(lambda chunk: function(chunk, *constants, **options), rows, dtype)
+    home = compat.array_namespace(rows)
+    columns = [home.concat(column) for column in zip(*parts, strict=True)]
+    if not bool(home.all(home.isfinite(columns[-1]))):
+        check_finite(x)
+    out = working_dtype(xp, x)
+    return [xp.astype(c, out) if rows is x else like(x, c, out) for c in columns]
+
+
+@contextmanager
+def compiling(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
+    """Give a function of PyTorch tensors as one that ``torch.compile`` has fused, which its first call waits for."""
+    with warnings.catch_warnings():  # of the compiler's own making; around all threads, as the filters are theirs alike
+        warnings.simplefilter("ignore")
+        yield compiled(function)
+
+
 @cache
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of PyTorch tensors as one that ``torch.compile`` has fused, which its first call waits for."""
-    fused = require("torch", extra="torch", what="compiled=True").compile(function, fullgraph=True)
-
-    def run(*args: Any, **kwargs: Any) -> Any:
-        with warnings.catch_warnings():  # of the compiler's own making
-            warnings.simplefilter("ignore")
-            return fused(*args, **kwargs)
-
-    return run
+    """Return the function, to be compiled when it is first called; every caller gets the same one."""
+    found: Callable[..., Any] = require("torch", extra="torch", what="compiled=True").compile(function, fullgraph=True)
+    return found

@@ -17,6 +17,7 @@ Two tolerances decide what "outside" means, both relative and both stated here:
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -24,14 +25,17 @@ import array_api_compat as compat
 import numpy as np
 
 from pnml._arrays import Array, Placed, precision, working_dtype
-from pnml._rows import check_rows, chunks, squares, wide_dtype
+from pnml._rows import by_chunk, check_rows, squares, wide_dtype
+from pnml._threads import one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from pnml.correlation import Correlation
 
 _EPS = float(np.finfo(np.float64).eps)
+_SMALL = 1024  # features
 
 
 class Subspace:
@@ -65,7 +69,9 @@ class Subspace:
     @classmethod
     def fit(cls, correlation: Correlation) -> Subspace:
         """Decompose a :class:`~pnml.Correlation`."""
-        ascending, vectors = np.linalg.eigh(correlation.matrix)
+        matrix = correlation.matrix
+        with _decomposing(matrix):
+            ascending, vectors = np.linalg.eigh(matrix)
         return cls(np.maximum(ascending[::-1], 0.0), np.ascontiguousarray(vectors[:, ::-1]), correlation.count)
 
     @property
@@ -82,7 +88,8 @@ class Subspace:
         """
         factor = self.eigenvectors[:, : self.rank] / np.sqrt(self.eigenvalues[: self.rank])
         if block_width(self.n_features) < self.rank:
-            factor = np.asarray(np.linalg.qr(factor.T, mode="r")).T
+            with _decomposing(factor):
+                factor = np.asarray(np.linalg.qr(factor.T, mode="r")).T
         padded = np.zeros((self.n_features, self.rank + 8))  # or rows a power of two apart would share cache lines
         padded[:, : self.rank] = factor
         return padded[:, : self.rank]
@@ -163,13 +170,24 @@ class Subspace:
         xp = compat.array_namespace(x)
         limits = self.outside_limits(precision(x))
         out = working_dtype(xp, x)
-        parts = []
-        for wide in chunks(x, wide_dtype(x)):
-            with np.errstate(divide="ignore"):
-                values = function(wide, *self.basis.beside(wide), limits)
+        wide = wide_dtype(x)
+        basis = self.basis.beside(x, wide)
+
+        def work(chunk: Array) -> Array:
+            values = function(chunk, *basis, limits)
             fits = values <= xp.finfo(out).max
-            parts.append(xp.astype(xp.where(fits, values, xp.full_like(values, math.inf)), out))
+            return xp.astype(xp.where(fits, values, xp.full_like(values, math.inf)), out)
+
+        parts = by_chunk(work, x, wide)
         return xp.concat(parts) if parts else xp.empty(0, dtype=out, device=compat.device(x))
+
+
+def _decomposing(matrix: np.ndarray[Any, Any]) -> AbstractContextManager[object]:
+    """Keep a small decomposition on one thread: more of them are no quicker, and wait for each other on a busy machine.
+
+    There are thousands of such waits, and each lasts until the system gives every thread its turn.
+    """
+    return one_thread() if len(matrix) <= _SMALL else nullcontext()
 
 
 def leverage(x: Array, whitening: Array, null_space: Array, outside_limits: tuple[float, float]) -> Array:

@@ -5,7 +5,7 @@ import torch
 from scipy.special import softmax
 from torch import Tensor, nn
 
-from oracles import balanced_length
+from oracles import balanced_head
 
 CLASSES, FEATURES = 4, 20
 
@@ -47,7 +47,9 @@ def naive_regret(rows: Tensor, train: Tensor, head: nn.Linear, embedding_scale: 
     unit, unit_train = (nn.functional.normalize(x.double()).numpy() for x in (rows, train))
     _, singular, directions = np.linalg.svd(unit_train, full_matrices=False)
     h = np.square(unit @ directions.T / singular).sum(axis=1)
-    length = balanced_length(unit_train, weight, bias) if embedding_scale == "auto" else 1.0
+    length = 1.0
+    if embedding_scale == "auto":
+        length, bias = balanced_head(train.double().numpy(), weight, bias)
     p = softmax(length * unit @ weight.T + bias, axis=1)
     t = (h / (1 + h))[:, None]
     return np.asarray(np.log((p / (p + p**t * (1 - p))).sum(axis=1)))

@@ -14,7 +14,7 @@ from pnml._extras import require
 if TYPE_CHECKING:
     from pathlib import Path
 
-HEAVY = ["jax", "matplotlib", "onnx", "pandas", "PIL", "pyarrow", "ray", "scipy", "sklearn", "torch"]
+HEAVY = ["jax", "matplotlib", "onnx", "pandas", "PIL", "pyarrow", "ray", "scipy", "sklearn", "torch", "triton"]
 
 
 def python(code: str) -> str:

@@ -202,7 +202,7 @@ def test_a_value_that_is_not_finite_is_named(library: Any, precision: Any) -> No
 
 def test_no_other_precision() -> None:
     detector, x = ordinary()
-    with pytest.raises(ValueError, match=r"precision must be one of \('float64', 'float32'\), got 'float16'"):
+    with pytest.raises(ValueError, match=r"precision must be one of \('float64', 'float32', 'tf32'\), got 'float16'"):
         detector.score(x, precision="float16")  # type: ignore[arg-type]
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from pnml import Correlation
-from pnml.sample import SIZE, RowSample
+from pnml.sample import SIZE, RowSample, _first, _keys
 
 from .strategies import home, seeds
 
@@ -50,17 +50,33 @@ def test_neighbouring_and_sparse_rows_are_told_apart() -> None:
     close = np.full((4000, 64), 1.0)
     close[:, 0] = 1 + np.arange(4000) * 2.0**-40
     sparse = np.where(np.random.default_rng(0).random((4000, 64)) < 0.9, 0.0, gaussian(1, 4000, 64))
-    for rows in (close, sparse):
+    words = np.where(np.random.default_rng(0).random((4000, 1000)) < 0.99, 0.0, gaussian(1, 4000, 1000))
+    for rows in (close, sparse, words):
         keys = RowSample.of(rows).keys
         assert len(np.unique(keys)) > 0.95 * SIZE
+    assert RowSample.of(words) == RowSample.of(words[::-1])
+    assert np.array_equal(home(_keys(torch.from_numpy(words))), _keys(words))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_torch_and_numpy_keep_the_same_rows(dtype: torch.dtype) -> None:
     rows = torch.from_numpy(gaussian(3, 2000, 50)).to(dtype)
-    assert np.array_equal(home(RowSample.of(rows).keys), RowSample.of(rows.numpy()).keys)
-    mixed = RowSample.of(rows[:900]) + RowSample.of(rows[900:].numpy())
-    assert np.array_equal(mixed.keys, RowSample.of(rows.numpy()).keys)
+    whole = RowSample.of(rows.numpy())
+    assert RowSample.of(rows) == whole
+    assert np.array_equal(home(_keys(rows)), _keys(rows.numpy()))  # as it is done on a GPU
+    part = RowSample.of(rows[:900])
+    on_device = RowSample(torch.from_numpy(part.keys), torch.from_numpy(part.rows))
+    assert on_device + RowSample.of(rows[900:]) == whole
+    mixed = RowSample.of(rows[900:]) + on_device
+    assert isinstance(mixed.keys, torch.Tensor)
+    assert mixed == whole
+
+
+def test_of_equal_keys_the_first_are_kept() -> None:
+    keys = np.repeat(np.arange(700), 2)[np.random.default_rng(0).permutation(1400)]
+    first = _first(keys)
+    assert np.array_equal(first, np.argsort(keys, kind="stable")[:SIZE])
+    assert np.array_equal(first, home(_first(torch.from_numpy(keys))))
 
 
 def test_what_is_kept_are_directions() -> None:

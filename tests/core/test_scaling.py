@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 from scipy.stats import entropy
 
+import oracles
 from pnml import Correlation, Detector, regret
 from pnml.scaling import balanced_length
 
@@ -37,25 +38,50 @@ def mean_entropy(rows: np.ndarray, weight: np.ndarray, bias: np.ndarray, length:
 @given(seed=seeds, classes=st.integers(2, 30))
 def test_a_quarter_of_the_entropy_is_left(seed: int, classes: int) -> None:
     rows, weight, bias = problem(seed, classes)
-    left = mean_entropy(rows, weight, bias, balanced_length(rows, weight, bias))
-    assert left == pytest.approx(entropy(softmax(bias)) / 4, rel=1e-6)
+    norm = float(np.linalg.norm(rows, axis=1).mean())
+    length = balanced_length(rows, weight, bias, mean_norm=norm)
+    assert mean_entropy(rows, weight, bias * length / norm, length) == pytest.approx(np.log(classes) / 4, rel=1e-6)
 
 
 @given(seed=seeds, factor=st.sampled_from([1e-8, 0.3, 1e5]))
 def test_units_of_the_embeddings_do_not_matter(seed: int, factor: float) -> None:
     rows, weight, bias = problem(seed)
-    assert balanced_length(rows * factor, weight, bias) == pytest.approx(balanced_length(rows, weight, bias))
-    assert balanced_length(rows, weight / factor, bias) == pytest.approx(factor * balanced_length(rows, weight, bias))
+    plain = Detector(weight, bias).fit(rows)
+    scaled = Detector(weight / factor, bias).fit(rows * factor)
+    assert scaled.embedding_length == pytest.approx(factor * plain.embedding_length, rel=1e-6)
+    assert scaled.bias_scale == pytest.approx(plain.bias_scale, rel=1e-6)
+
+
+@given(seed=seeds, temperature=st.sampled_from([0.01, 5.0]))
+def test_a_surer_head_gets_shorter_embeddings_and_the_same_p(seed: int, temperature: float) -> None:
+    """What a head says at a quarter of its entropy does not depend on how sure it is."""
+    rows, weight, bias = problem(seed)
+    plain, other = Detector(weight, bias).fit(rows), Detector(weight / temperature, bias / temperature).fit(rows)
+    for mine, theirs in zip(plain.scaled_head, other.scaled_head, strict=True):
+        np.testing.assert_allclose(theirs, mine, rtol=1e-6)
+
+
+def test_a_bias_that_cancels_a_common_direction_goes_on_cancelling_it() -> None:
+    """Embeddings in a narrow cone, and a head that looks at what is left of them without the axis of the cone."""
+    rng = np.random.default_rng(0)
+    rows = 10 * np.eye(12)[0] + rng.normal(size=(500, 12))
+    weight = rng.normal(size=(4, 12))
+    weight[:, 0] = [3.0, -3.0, 1.0, -1.0]
+    detector = Detector(weight, -10 * weight[:, 0]).fit(rows)
+    assert 0.1 < detector.bias_scale < 2
+    scaled, bias = detector.scaled_head
+    at_their_length = rows / np.linalg.norm(rows, axis=1, keepdims=True) @ scaled.T + bias
+    assert set(at_their_length.argmax(axis=1)) == {0, 1, 2, 3}
 
 
 def test_classes_that_cannot_be_told_apart_do_not_make_it_endless() -> None:
     """Two classes with one weight keep log 2 between them at any length."""
     rows, weight, _ = problem(0, classes=4)
     weight[3] = weight[2]
-    length = balanced_length(rows, weight, np.zeros(4))
+    length = balanced_length(rows, weight, np.zeros(4), mean_norm=1.0)
     ends = [mean_entropy(rows, weight, np.zeros(4), at) for at in (0.0, 1e6)]
     assert mean_entropy(rows, weight, np.zeros(4), length) == pytest.approx(ends[1] + (ends[0] - ends[1]) / 4, rel=1e-3)
-    assert balanced_length(rows, np.ones((3, 12)), np.zeros(3)) == 1.0
+    assert balanced_length(rows, np.ones((3, 12)), np.zeros(3), mean_norm=2.5) == 2.5
 
 
 @given(seed=seeds)
@@ -66,9 +92,12 @@ def test_the_regret_is_that_of_embeddings_of_this_length(seed: int) -> None:
     fresh = np.random.default_rng(seed + 1).normal(size=(20, 12))
     units, seen = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (fresh, rows))
     h = np.einsum("ij,jk,ik->i", units, np.linalg.inv(seen.T @ seen), units)
-    length = detector.embedding_length
-    assert length == pytest.approx(balanced_length(rows, weight, bias), rel=1e-6)
-    expected = regret(softmax(length * units @ weight.T + bias, axis=1), h / (1 + h))
+    length, scaled = oracles.balanced_head(rows, weight, bias)
+    assert detector.embedding_length == pytest.approx(length, rel=1e-6)
+    expected = regret(
+        softmax(detector.embedding_length * units @ weight.T + detector.bias_scale * bias, axis=1), h / (1 + h)
+    )
+    np.testing.assert_allclose(detector.scaled_head[1], scaled, rtol=1e-6)
     result = detector(fresh)
     np.testing.assert_allclose(result.regret, expected, rtol=1e-9)
     np.testing.assert_allclose(detector.score(fresh), expected, rtol=1e-9)

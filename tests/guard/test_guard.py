@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import pnml
-from oracles import balanced_length
+from oracles import balanced_head
 from pnml.torch_guard import ZeroEmbeddingWarning
 
 from .networks import CLASSES, CNN, bert, images, loader, mlp, rows, sentences, vit
@@ -23,14 +23,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def naive_regret(train: Tensor, x: Tensor, head: nn.Linear, length: float | None = None) -> np.ndarray[Any, Any]:
+def naive_regret(
+    train: Tensor, x: Tensor, head: nn.Linear, scales: tuple[float, float] | None = None
+) -> np.ndarray[Any, Any]:
     """Compute the regret row by row, straight from the paper's formulas, with NumPy's pseudo-inverse.
 
-    Embeddings have norm 1, and for their p the length that is given, or else that of "auto".
+    Embeddings have norm 1, and for their p the length and share of the bias that are given, or else those of "auto".
     """
     train_, x_, weight, bias = (t.detach().double().numpy() for t in (train, x, head.weight, head.bias))
+    if scales is None:
+        length, bias = balanced_head(train_, weight, bias)
+    else:
+        length, bias = scales[0], scales[1] * bias
     train_ = train_ / np.linalg.norm(train_, axis=1, keepdims=True)
-    length = balanced_length(train_, weight, bias) if length is None else length
     inverse = np.linalg.pinv(train_.T @ train_)
     regrets = []
     for row in x_:
@@ -55,8 +60,8 @@ def test_scores_are_the_detectors_on_embeddings_taken_by_hand(embedding_scale: A
     for name in ("regret", "xtg", "pnml_probabilities"):
         torch.testing.assert_close(getattr(result, name), getattr(expected, name), rtol=1e-5, atol=1e-6)
     if embedding_scale != "natural":
-        length = {"auto": None, "paper": 1.0}[embedding_scale]
-        np.testing.assert_allclose(result.regret.numpy(), naive_regret(train, fresh, head, length), rtol=1e-5)
+        scales = {"auto": None, "paper": (1.0, 1.0)}[embedding_scale]
+        np.testing.assert_allclose(result.regret.numpy(), naive_regret(train, fresh, head, scales), rtol=1e-5)
 
 
 def test_result_carries_the_models_own_answer() -> None:
@@ -91,10 +96,10 @@ def test_leave_one_out_calibration_scores_each_row_as_if_unseen(embedding_scale:
     threshold = guard.calibrate([train], leave_one_out=True, progress=False)
     with torch.no_grad():
         embeddings = model[:-1](train)
-    length, scores = guard.fitted().embedding_length, []
+    scales, scores = (guard.fitted().embedding_length, guard.fitted().bias_scale), []
     for i in range(30):
         others = torch.cat([embeddings[:i], embeddings[i + 1 :]])
-        scores.append(naive_regret(others, embeddings[i : i + 1], guard.head, length)[0])
+        scores.append(naive_regret(others, embeddings[i : i + 1], guard.head, scales)[0])
     assert threshold.source == "leave-one-out"
     np.testing.assert_allclose(threshold.scores, np.sort(scores), rtol=1e-4)
 
