@@ -1,4 +1,4 @@
-"""The corpora as lists of texts or arrays, read from the folder that ``fetch.py`` filled."""
+"""The corpora as lists of texts or arrays, read from the folder that ``sources.py`` checks."""
 
 from __future__ import annotations
 

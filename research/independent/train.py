@@ -22,7 +22,7 @@ from tasks import TASKS, Task
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tasks", nargs="*", default=list(TASKS), help="those alone, or NAME-sentences")
-    parser.add_argument("--data", type=Path, required=True, help="the folder that fetch.py filled")
+    parser.add_argument("--data", type=Path, required=True, help="the folder that sources.py checks")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--networks", nargs="+", default=[], help="those alone; all when left out")
     args = parser.parse_args()
