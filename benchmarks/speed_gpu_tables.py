@@ -60,7 +60,7 @@ def fit_parts(section: dict[str, Any]) -> list[str]:
     lines = [
         f"**Where the time of a fit goes**, milliseconds; commit {section['commit']}. Scaling and products were timed",
         "on some of the rows, and are shown for all of them in proportion. Compiled, and in blocks on and above the",
-        "diagonal, is how it could be done, not how it is:",
+        "diagonal, is not how it was done then:",
         "",
         "| rows × features | all | sample of the rows | norms and scaling | compiled | XᵀX | in 4 blocks |",
         "|---|---:|---:|---:|---:|---:|---:|",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pnml._arrays import Array
 
 _STRIPS = 16  # at most, and so the threads that are of use
+_FEW_FEATURES = 256  # are not worth cutting into blocks
 
 
 def sum_of_products(rows: Array, *, unit_norm: bool) -> tuple[Array, Array]:
@@ -37,7 +38,21 @@ def _in_place(rows: Array, *, unit_norm: bool) -> Iterator[tuple[Array, Array]]:
     for chunk in chunks(rows):
         norms = plain_norms(chunk, wide)
         x = chunk * (1 / norms)[:, None] if unit_norm else xp.astype(chunk, wide)
-        yield x.T @ x, norms
+        yield _own_product(x), norms
+
+
+def _own_product(x: Array) -> Array:
+    """Give XᵀX of rows (n, M); of PyTorch's, only the blocks on and above the diagonal are multiplied."""
+    if not compat.is_torch_array(x) or x.shape[1] < _FEW_FEATURES:
+        return x.T @ x
+    width = x.shape[1]
+    step = -(-width // 4)
+    found = x.new_empty((width, width))
+    for start in range(0, width, step):
+        block = slice(start, start + step)
+        found[block, start:] = x[:, block].T @ x[:, start:]
+        found[start:, block] = found[block, start:].T
+    return found
 
 
 def _by_strip(rows: Array, *, unit_norm: bool) -> Iterator[tuple[Array, Array]]:
@@ -54,7 +69,7 @@ def _by_strip(rows: Array, *, unit_norm: bool) -> Iterator[tuple[Array, Array]]:
     while count < _STRIPS and n >= 2 * count * max(8 * step, 1024):
         count *= 2
     length = -(-n // count)
-    size = -(-length // -(-length // max(20 * step, 2048)))  # all products of one size, which is worth the M² sums
+    size = -(-length // -(-length // max(20 * step, 2 * width)))  # all products of one size, which is worth the M² sums
     spare: list[Array] = []
 
     def work(start: int) -> tuple[Array, Array]:

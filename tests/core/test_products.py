@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pnml import Correlation, _rows
+from pnml import Correlation, _products, _rows
 from pnml._products import sum_of_products
 
 from .strategies import EPS, Matrix, home, modest, training_rows
@@ -53,12 +53,28 @@ def test_the_host_multiplies_in_numpy_which_knows_symmetry() -> None:
     np.testing.assert_array_equal(products, products.T)
 
 
+@pytest.mark.parametrize("width", [3, 256, 257, 258, 300])
+@pytest.mark.parametrize("unit_norm", [False, True])
+def test_blocks_on_and_above_the_diagonal_make_the_whole(
+    width: int, monkeypatch: pytest.MonkeyPatch, *, unit_norm: bool
+) -> None:
+    """As it is done on a GPU."""
+    monkeypatch.setattr(_products, "on_host", lambda _: False)
+    rows = torch.randn(50, width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    products, _ = sum_of_products(rows, unit_norm=unit_norm)
+    assert isinstance(products, torch.Tensor)
+    scaled = torch.nn.functional.normalize(rows) if unit_norm else rows
+    np.testing.assert_allclose(home(products), home(scaled.T @ scaled), rtol=1e-12, atol=1e-12)
+    assert torch.equal(products, products.T)
+
+
+@pytest.mark.parametrize("width", [40, 512])
 @pytest.mark.parametrize("unit_norm", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_a_device_is_never_waited_for(dtype: torch.dtype, *, unit_norm: bool) -> None:
+def test_a_device_is_never_waited_for(dtype: torch.dtype, width: int, *, unit_norm: bool) -> None:
     """A meta tensor has no values: whatever looks at one raises."""
-    products, lengths = sum_of_products(torch.empty(3000, 40, dtype=dtype, device="meta"), unit_norm=unit_norm)
-    assert (products.shape, products.dtype) == ((40, 40), torch.float64)
+    products, lengths = sum_of_products(torch.empty(3000, width, dtype=dtype, device="meta"), unit_norm=unit_norm)
+    assert (products.shape, products.dtype) == ((width, width), torch.float64)
     assert (lengths.shape, lengths.dtype) == ((3000,), torch.float64)
 
 
