@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -111,3 +112,24 @@ def test_too_few_rows_are_announced() -> None:
     rows = np.random.default_rng(0).normal(size=(5, 8))
     with pytest.warns(FewRowsWarning, match="5 training rows for 8 features"):
         Detector(np.eye(8)).fit(rows).score(rows)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_bias_that_is_not_finite_is_named(bad: float) -> None:
+    with pytest.raises(ValueError, match=f"bias holds {bad}: every value must be finite"):
+        Detector(WEIGHT, np.array([0.0, bad, 0.0, 0.0, 0.0]))
+
+
+def test_files_from_before_the_bias_shrank_along_score_as_they_did(tmp_path: Path) -> None:
+    """Their length was solved for with the bias as it is."""
+    detector = Detector(WEIGHT, np.arange(5.0)).fit(TRAIN)
+    detector.save(tmp_path / "detector.safetensors")
+    with safe_open(tmp_path / "detector.safetensors", "np") as file:
+        metadata = file.metadata()
+    about = json.loads(metadata["info"])
+    del about["bias_scale"]
+    arrays = load_file(tmp_path / "detector.safetensors")
+    save_file(arrays, tmp_path / "older.safetensors", metadata={**metadata, "info": json.dumps(about)})
+    older = Detector.load(tmp_path / "older.safetensors")
+    assert older.embedding_length == detector.embedding_length
+    np.testing.assert_array_equal(older.scaled_head[1], np.arange(5.0))
