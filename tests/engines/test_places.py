@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 
 from pnml.io.embeddings import open_embeddings
 from pnml.io.images import open_images
-from pnml.io.place import place_of
+from pnml.io.place import located, place_of
 from pnml.io.stamp import place_stamp
 
 from .files import embeddings, write_folder, write_rows
@@ -107,3 +108,23 @@ def test_half_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "part-1.parquet").write_bytes((tmp_path / "part-1.parquet").read_bytes()[:-50])
     with pytest.raises(ValueError, match=r"part-1\.parquet is no whole parquet file"):
         open_embeddings(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("place", "asked"),
+    [
+        ("gs://bucket/rows", "gs://bucket/rows?retry_limit_seconds=60"),
+        ("gcs://bucket/rows?scheme=http", "gcs://bucket/rows?scheme=http&retry_limit_seconds=60"),
+        ("gs://bucket/rows?retry_limit_seconds=5", "gs://bucket/rows?retry_limit_seconds=5"),
+        ("s3://bucket/rows", "s3://bucket/rows"),
+    ],
+)
+def test_a_store_that_does_not_answer_is_not_waited_for_in_silence(
+    place: str, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def from_uri(uri: str) -> tuple[str, str]:
+        return uri, "bucket/rows/"
+
+    stores = SimpleNamespace(FileSystem=SimpleNamespace(from_uri=from_uri))
+    monkeypatch.setattr("pnml.io.place.require", lambda *_, **__: stores)
+    assert located(place) == (asked, "bucket/rows")

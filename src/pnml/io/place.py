@@ -32,8 +32,11 @@ def located(place: Place) -> tuple[Any, str]:
             f"{scheme}://...@{rest} holds a password, which would show up in messages and manifests: set it in the "
             "environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY; GOOGLE_APPLICATION_CREDENTIALS)"
         )
+    limit = ""
+    if scheme in {"gs", "gcs"} and "retry_limit_seconds=" not in place:  # or it would try for ten minutes, in silence
+        limit = ("&" if "?" in place else "?") + "retry_limit_seconds=60"
     try:
-        filesystem, path = fs.FileSystem.from_uri(place)
+        filesystem, path = fs.FileSystem.from_uri(place + limit)
     except (ValueError, NotImplementedError) as error:
         raise ValueError(f"{place} names no store that pyarrow reads ({error}): expected s3://, gs://, ...") from error
     return filesystem, path.rstrip("/")
