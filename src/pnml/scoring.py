@@ -25,68 +25,29 @@ if TYPE_CHECKING:
 
 
 def assess(
-    x: Array,
-    head: tuple[Array, ...],
-    basis: tuple[Array, ...],
-    outside_limits: tuple[float, float],
-    *,
-    embedding_scale: EmbeddingScale,
-    leave_one_out_error: float | None = None,
-    in_range: bool = False,
-    length: float = 1.0,
-    bias_scale: float = 1.0,
+    *rows_and_constants: Any, length: float = 1.0, bias_scale: float = 1.0, **options: Any
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Give logits, p, q, xᵀg and regret of embeddings (n, M), in the dtype that all arguments share.
 
     Args:
-        x: embeddings.
-        head: transposed weight (M, C), times the length that embeddings are given, and bias (C,), times its scale.
-        basis: whitening and null space of the :class:`~pnml.Subspace`.
-        outside_limits: of the Subspace, for the precision of the embeddings.
-        embedding_scale: as of the :class:`~pnml.Detector`.
-        leave_one_out_error: given, the rows are training rows to be scored as if unseen; h's relative error.
-        in_range: promise that no square of an embedding overflows or vanishes, which saves scaling them.
-        length: that length, so that the logits are those of the embeddings as they came.
-        bias_scale: that scale, likewise.
+        *rows_and_constants: as of :func:`ingredients`.
+        length: what the weight was multiplied by, so that the logits are those of the embeddings as they came.
+        bias_scale: what the bias was multiplied by, likewise.
+        **options: as of :func:`ingredients`.
     """
-    xp = compat.array_namespace(x)
-    part = ingredients(
-        x,
-        head,
-        basis,
-        outside_limits,
-        embedding_scale=embedding_scale,
-        leave_one_out_error=leave_one_out_error,
-        in_range=in_range,
-    )
+    part = ingredients(*rows_and_constants, **options)
+    xp = compat.array_namespace(part.h)
+    _, (_, bias), *_ = rows_and_constants
     genies = learner.genies(part.log_p, part.t)
     unscaled = part.projected / (length * xp.where(part.scale > 0, part.scale, xp.ones_like(part.scale)))[:, None]
-    logits = unscaled + head[1] / bias_scale
+    logits = unscaled + bias / bias_scale
     p = xp.exp(learner.log_softmax(logits))
     return logits, p, genies / xp.sum(genies, axis=-1, keepdims=True), part.t[:, 0], part.regret
 
 
-def regret(
-    x: Array,
-    head: tuple[Array, ...],
-    basis: tuple[Array, ...],
-    outside_limits: tuple[float, float],
-    *,
-    embedding_scale: EmbeddingScale,
-    leave_one_out_error: float | None = None,
-    in_range: bool = False,
-) -> tuple[Array]:
+def regret(*rows_and_constants: Any, **options: Any) -> tuple[Array]:
     """Give what :func:`assess` gives last, and compute nothing else."""
-    part = ingredients(
-        x,
-        head,
-        basis,
-        outside_limits,
-        embedding_scale=embedding_scale,
-        leave_one_out_error=leave_one_out_error,
-        in_range=in_range,
-    )
-    return (part.regret,)
+    return (ingredients(*rows_and_constants, **options).regret,)
 
 
 @dataclass(frozen=True)
@@ -120,7 +81,17 @@ def ingredients(
     leave_one_out_error: float | None = None,
     in_range: bool = False,
 ) -> Ingredients:
-    """Compute the regret of embeddings (n, M) and what it is made of; the arguments are those of :func:`assess`."""
+    """Compute the regret of embeddings (n, M) and what it is made of, in the dtype that all arguments share.
+
+    Args:
+        x: embeddings.
+        head: transposed weight (M, C), times the length that embeddings are given, and bias (C,), times its scale.
+        basis: whitening and null space of the :class:`~pnml.Subspace`.
+        outside_limits: of the Subspace, for the precision of the embeddings.
+        embedding_scale: as of the :class:`~pnml.Detector`.
+        leave_one_out_error: given, the rows are training rows to be scored as if unseen; h's relative error.
+        in_range: promise that no square of an embedding overflows or vanishes, which saves scaling them.
+    """
     (weight, bias), (whitening, null_space) = head, basis
     xp = compat.array_namespace(x)
     scale = row_scale(x, embedding_scale)

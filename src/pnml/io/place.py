@@ -33,7 +33,7 @@ def located(place: Place) -> tuple[Any, str]:
             "environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY; GOOGLE_APPLICATION_CREDENTIALS)"
         )
     limit = ""
-    if scheme in {"gs", "gcs"} and "retry_limit_seconds=" not in place:  # or it would try for ten minutes, in silence
+    if scheme in {"gs", "gcs"} and "retry_limit_seconds=" not in place:  # or it would go on trying in silence
         limit = ("&" if "?" in place else "?") + "retry_limit_seconds=60"
     try:
         filesystem, path = fs.FileSystem.from_uri(place + limit)
