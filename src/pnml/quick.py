@@ -95,7 +95,8 @@ def quick_regret(
     """Give the regret of embeddings (n, M) in float32, and whether it is certainly within ``LARGEST_ERROR``.
 
     The arguments are those of :func:`~pnml.scoring.ingredients` in float32, and ``reach`` (M, 3) that of
-    :class:`Quick`. The share of h that may be wrong carries over to the regret by a factor of (1 − t)(1 + t max|log p|) at most.
+    :class:`Quick`. The share of h that may be wrong carries over to the regret by a factor of
+    (1 − t)(1 + t max|log p|) at most.
     """
     xp = compat.array_namespace(x)
     part = ingredients(x, head, basis, outside_limits, embedding_scale=scale, in_range=True)
