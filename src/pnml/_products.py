@@ -7,16 +7,20 @@ from typing import TYPE_CHECKING
 import array_api_compat as compat
 import numpy as np
 
-from pnml._rows import chunk_length, chunks, on_host, plain_norms, seen_by_numpy, wide_dtype
+from pnml._rows import chunk_length, chunks, on_host, plain_norms, seen_by_numpy, suit_kernels, wide_dtype
 from pnml._threads import spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from torch import Tensor
+
     from pnml._arrays import Array
 
 _STRIPS = 16  # at most, and so the threads that are of use
 _FEW_FEATURES = 256  # are not worth cutting into blocks
+_BLOCKS = 4  # of columns, of which those below the diagonal are left out
+_ALIGNED = 32  # columns a block begins at a multiple of: products of odd ones take ten times as long
 
 
 def sum_of_products(rows: Array, *, unit_norm: bool) -> tuple[Array, Array]:
@@ -24,6 +28,8 @@ def sum_of_products(rows: Array, *, unit_norm: bool) -> tuple[Array, Array]:
 
     No value is looked at, so no device is waited for: the norms tell afterwards whether the sum is worth anything.
     """
+    if not on_host(rows) and compat.is_torch_array(rows):
+        return _by_block(rows, unit_norm=unit_norm)
     parts = _by_strip(rows, unit_norm=unit_norm) if on_host(rows) else _in_place(rows, unit_norm=unit_norm)
     total, lengths = None, []
     for product, norms in parts:
@@ -38,21 +44,46 @@ def _in_place(rows: Array, *, unit_norm: bool) -> Iterator[tuple[Array, Array]]:
     for chunk in chunks(rows):
         norms = plain_norms(chunk, wide)
         x = chunk * (1 / norms)[:, None] if unit_norm else xp.astype(chunk, wide)
-        yield _own_product(x), norms
+        yield x.T @ x, norms
 
 
-def _own_product(x: Array) -> Array:
-    """Give XᵀX of rows (n, M); of PyTorch's, only the blocks on and above the diagonal are multiplied."""
-    if not compat.is_torch_array(x) or x.shape[1] < _FEW_FEATURES:
-        return x.T @ x
-    width = x.shape[1]
-    step = -(-width // 4)
-    found = x.new_empty((width, width))
-    for start in range(0, width, step):
-        block = slice(start, start + step)
-        found[block, start:] = x[:, block].T @ x[:, start:]
-        found[start:, block] = found[block, start:].T
-    return found
+def _by_block(rows: Tensor, *, unit_norm: bool) -> tuple[Tensor, Tensor]:
+    """Give the products and norms of PyTorch's rows, where they are.
+
+    Chunks of them are scaled into a buffer, and only blocks on and above the diagonal are multiplied, into the sum.
+    """
+    import torch
+
+    n, width = rows.shape
+    length = min(n, chunk_length(rows, rows.dtype))
+    step = width if width < _FEW_FEATURES else -(-width // (_BLOCKS * _ALIGNED)) * _ALIGNED
+    total = rows.new_zeros((width, width), dtype=torch.float64)
+    lengths = rows.new_empty(n, dtype=torch.float64)
+    buffer = rows.new_empty((length, width), dtype=torch.float64)
+    for chunk, norms in zip(torch.split(rows, length), torch.split(lengths, length), strict=True):
+        x = buffer[: len(chunk)]
+        _scale(chunk, x, norms, unit_norm=unit_norm)
+        for start in range(0, width, step):
+            block = slice(start, start + step)
+            total[block, start:].addmm_(x[:, block].T, x[:, start:])
+    upper = total.triu()
+    return upper + upper.triu(1).T, lengths
+
+
+def _scale(rows: Tensor, out: Tensor, norms: Tensor, *, unit_norm: bool) -> None:
+    """Write rows (n, M), scaled if asked, and their norms (n,) to where they belong."""
+    if suit_kernels(rows):
+        from pnml._row_kernels import scale_rows
+
+        scale_rows(rows, out, norms, unit_norm=unit_norm)
+        return
+    import torch
+
+    norms.copy_(plain_norms(rows, norms.dtype))
+    if unit_norm:
+        torch.mul(rows, (1 / norms)[:, None], out=out)
+    else:
+        out.copy_(rows)
 
 
 def _by_strip(rows: Array, *, unit_norm: bool) -> Iterator[tuple[Array, Array]]:

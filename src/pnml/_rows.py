@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from functools import cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import array_api_compat as compat
@@ -83,6 +85,27 @@ def seen_by_numpy(rows: Array) -> Array:
     return (rows if str(rows.dtype) != "torch.bfloat16" else rows.float()).numpy()  # of which NumPy knows nothing
 
 
+def suit_kernels(rows: Array) -> bool:
+    """Tell whether :mod:`pnml._row_kernels` takes such rows: PyTorch's on an NVIDIA GPU, where Triton is and works."""
+    return compat.is_torch_array(rows) and rows.device.type == "cuda" and _runs_kernels(rows.device)
+
+
+@cache
+def _runs_kernels(device: Any) -> bool:
+    import torch
+
+    if torch.version.hip or find_spec("triton") is None or torch.cuda.get_device_capability(device) < (8, 0):
+        return False
+    from pnml._row_kernels import scale_rows
+
+    row = torch.ones((1, 1), dtype=torch.float64, device=device)
+    try:
+        scale_rows(row, row, row.flatten(), unit_norm=True)
+    except Exception:  # noqa: BLE001 - Triton may lack a C compiler, headers, a folder to write to: rows can do without
+        return False
+    return True
+
+
 def chunk_length(rows: Array, dtype: Any) -> int:
     """Return how many rows make a chunk in the given dtype: such that it stays in cache, or is worth a GPU's while."""
     size = REMOTE_CHUNK_BYTES if is_remote(rows) else _CHUNK_BYTES
@@ -161,9 +184,14 @@ def row_norms(x: Array) -> Array:
 
 def are_ordinary(norms: Array) -> bool:
     """Tell whether all norms are of a size whose square neither overflows nor vanishes."""
+    return bool(ordinary(norms))
+
+
+def ordinary(norms: Array) -> Any:
+    """Tell as a 0-d array what :func:`are_ordinary` does, without waiting for the device that it is on."""
     xp = compat.array_namespace(norms)
     largest = math.sqrt(float(xp.finfo(norms.dtype).max))
-    return bool(xp.all((norms < largest) & (norms > 1e3 / largest)))
+    return xp.all((norms < largest) & (norms > 1e3 / largest))
 
 
 def _is_traced(x: Array) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 
 from pnml._arrays import Array, detached, has_float64, like, to_numpy
 from pnml._products import sum_of_products
-from pnml._rows import are_ordinary, check_finite, check_lengths, check_shape, row_norms, wide_dtype
+from pnml._rows import are_ordinary, check_finite, check_lengths, check_shape, ordinary, row_norms, wide_dtype
 from pnml._state import load_state, save_state
 from pnml.sample import RowSample
 
@@ -57,16 +57,21 @@ class Correlation:
         if rows.shape[0]:
             with np.errstate(all="ignore"):
                 products, lengths = sum_of_products(rows, unit_norm=self.unit_norm)
-            if not are_ordinary(lengths):
-                check_finite(rows)
-                rows = compat.array_namespace(rows).astype(rows, wide_dtype(rows))
-                lengths = row_norms(rows)
-                check_lengths(lengths, unit_norm=self.unit_norm)
-                if self.unit_norm:
-                    products, _ = sum_of_products(rows / lengths[:, None], unit_norm=True)
+                sample, worked = RowSample.ahead(rows)
+                norms = compat.array_namespace(lengths).sum(lengths)
+            if not (ordinary(lengths) & worked):  # the only look at any value, when all has been asked for
+                if not are_ordinary(lengths):
+                    check_finite(rows)
+                    rows = compat.array_namespace(rows).astype(rows, wide_dtype(rows))
+                    lengths = row_norms(rows)
+                    check_lengths(lengths, unit_norm=self.unit_norm)
+                    if self.unit_norm:
+                        products, _ = sum_of_products(rows / lengths[:, None], unit_norm=True)
+                    norms = compat.array_namespace(lengths).sum(lengths)
+                sample = RowSample.of(rows)
             self._sums = _add(self._sums, products)
-            self._norms = _add(self._norms, compat.array_namespace(lengths).sum(lengths))
-            self.sample = self._with(RowSample.of(rows))
+            self._norms = _add(self._norms, norms)
+            self.sample = self._with(sample)
         self.count += rows.shape[0]
         self.n_features = rows.shape[1]
         return self

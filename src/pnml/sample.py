@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import array_api_compat as compat
 import numpy as np
 
-from pnml._arrays import Array, like, to_numpy
-from pnml._rows import by_chunk, on_host, row_norms, seen_by_numpy
+from pnml._arrays import Array, Placed, like, to_numpy
+from pnml._rows import by_chunk, on_host, row_norms, seen_by_numpy, suit_kernels
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,16 +47,26 @@ class RowSample:
     @classmethod
     def of(cls, rows: Array) -> RowSample:
         """Sample rows (n, M) of any array library; PyTorch's stay on a device that is not the host."""
-        if on_host(rows):
-            rows = seen_by_numpy(rows)
-        elif not compat.is_torch_array(rows):
-            rows = to_numpy(rows)
-        xp = compat.array_namespace(rows)
-        keys = xp.concat(by_chunk(_keys, rows))
-        first = _first(keys)
-        norms = row_norms(rows[first])
-        directions = rows[first] / xp.where(norms > 0, norms, xp.ones_like(norms))[:, None]
-        return cls(keys[first], xp.astype(directions, xp.float32))
+        rows, keys = _with_keys(rows)
+        return cls._from(rows, keys, _first(keys))
+
+    @classmethod
+    def ahead(cls, rows: Array) -> tuple[RowSample, Any]:
+        """Sample rows as :meth:`of` does, without waiting for their device, and tell whether it worked.
+
+        That is a 0-d array there, to be looked at when it is time to wait. It fails where a great many rows are equal.
+        """
+        rows, keys = _with_keys(rows)
+        first, worked = _first_ahead(keys)
+        return cls._from(rows, keys, first), worked
+
+    @classmethod
+    def _from(cls, rows: Array, keys: Array, first: Array) -> RowSample:
+        """Take the rows that are first."""
+        xp, rows = compat.array_namespace(rows), rows[first]
+        norms = row_norms(rows)
+        directions = rows / xp.where(norms > 0, norms, xp.ones_like(norms))[:, None]
+        return cls(keys[first], xp.astype(directions, xp.float32, copy=False))
 
     def __len__(self) -> int:
         return int(self.keys.shape[0])
@@ -103,6 +113,37 @@ def _first(keys: Array) -> Array:
     return compat.array_namespace(keys).argsort(keys, stable=True)[:SIZE]
 
 
+def _first_ahead(keys: Array) -> tuple[Array, Any]:
+    """Return where the smallest keys are, in their order, and whether they really are there.
+
+    Of keys that are spread evenly, about 1.5 ``SIZE`` lie below a limit. Those are found and sorted as if their number
+    were known, which it is not before the device is waited for.
+    """
+    n = keys.shape[0]
+    if compat.is_numpy_array(keys) or n <= 4 * SIZE:
+        return _first(keys), True
+    import torch
+
+    below = torch.cumsum(keys < 3 * SIZE * 2**63 // n - 2**63, dim=0)
+    places = torch.arange(1, 2 * SIZE + 1, device=keys.device)
+    few = torch.searchsorted(below[:-1], places)  # where the number below the limit becomes that of the place
+    order = torch.where(places <= below[-1], keys[few], 2**63 - 1).argsort(stable=True)
+    return few[order[:SIZE]], (below[-1] - 3 * SIZE // 2).abs() <= SIZE // 2
+
+
+def _with_keys(rows: Array) -> tuple[Array, Array]:
+    """Return rows (n, M) where they can be worked on, and their keys (n,)."""
+    if suit_kernels(rows):
+        from pnml._row_kernels import hash_rows
+
+        return rows, hash_rows(rows, _odd_beside(rows), columns=_COLUMNS, mix=_MIX)
+    if on_host(rows):
+        rows = seen_by_numpy(rows)
+    elif not compat.is_torch_array(rows):
+        rows = to_numpy(rows)
+    return rows, compat.array_namespace(rows).concat(by_chunk(_keys, rows))
+
+
 def _keys(rows: Array) -> Any:
     """Hash every row (n, M): a few columns of it, or all where those are mostly zeros, as in counts of words."""
     xp = compat.array_namespace(rows)
@@ -119,17 +160,20 @@ def _hash(columns: Array) -> Any:
     """Hash rows (n, m), all of their entries: int64 arithmetic that wraps, the same in every library."""
     xp = compat.array_namespace(columns)
     bits = _bits(xp.astype(columns, xp.float64))
-    odd = xp.asarray(_odd(bits.shape[1]), device=compat.device(columns))
-    key = xp.sum(bits * odd, axis=1) + _MIX[0]  # zeros get no special key
+    key = xp.sum(bits * _odd_beside(columns), axis=1) + _MIX[0]  # zeros get no special key
     for shift, factor in zip((31, 27), _MIX, strict=True):
         key = (key ^ (key >> shift)) * factor
     return key ^ (key >> 33)
 
 
+def _odd_beside(columns: Array) -> Array:
+    """Give a random odd number for each column."""
+    return _odd(columns.shape[1]).beside(columns, compat.array_namespace(columns).int64)[0]
+
+
 @cache
-def _odd(count: int) -> NDArray[np.int64]:
-    """Give random odd numbers."""
-    return np.random.default_rng(1).integers(-(2**62), 2**62, size=count) * 2 + 1
+def _odd(count: int) -> Placed:
+    return Placed(np.random.default_rng(1).integers(-(2**62), 2**62, size=count) * 2 + 1)
 
 
 def _bits(columns: Array) -> Any:

@@ -54,15 +54,18 @@ def test_the_host_multiplies_in_numpy_which_knows_symmetry() -> None:
 
 
 @pytest.mark.parametrize("width", [3, 256, 257, 258, 300])
+@pytest.mark.parametrize("chunk_bytes", [1, 40_000, 1 << 22])
 @pytest.mark.parametrize("unit_norm", [False, True])
 def test_blocks_on_and_above_the_diagonal_make_the_whole(
-    width: int, monkeypatch: pytest.MonkeyPatch, *, unit_norm: bool
+    width: int, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch, *, unit_norm: bool
 ) -> None:
-    """As it is done on a GPU."""
+    """As it is done on a GPU, in one chunk or several."""
     monkeypatch.setattr(_products, "on_host", lambda _: False)
+    monkeypatch.setattr(_rows, "_CHUNK_BYTES", chunk_bytes)
     rows = torch.randn(50, width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    products, _ = sum_of_products(rows, unit_norm=unit_norm)
+    products, norms = sum_of_products(rows, unit_norm=unit_norm)
     assert isinstance(products, torch.Tensor)
+    np.testing.assert_allclose(norms, np.linalg.norm(rows, axis=1), rtol=1e-14)
     scaled = torch.nn.functional.normalize(rows) if unit_norm else rows
     np.testing.assert_allclose(home(products), home(scaled.T @ scaled), rtol=1e-12, atol=1e-12)
     assert torch.equal(products, products.T)

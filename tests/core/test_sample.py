@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from pnml import Correlation
-from pnml.sample import SIZE, RowSample, _first, _keys
+from pnml import Correlation, _products, sample
+from pnml.sample import SIZE, RowSample, _first, _first_ahead, _keys
 
 from .strategies import home, seeds
 
@@ -39,8 +39,7 @@ def test_every_row_is_as_likely_as_any_other() -> None:
     kept, seen = [], []
     for seed in range(20):
         rows = gaussian(seed, 4000)
-        sample = RowSample.of(rows).numpy()
-        kept.append(sample[:, 0])
+        kept.append(RowSample.of(rows).numpy()[:, 0])
         seen.append(rows[:, 0] / np.linalg.norm(rows, axis=1))
     assert stats.ks_2samp(np.concatenate(kept), np.concatenate(seen)).pvalue > 1e-3
 
@@ -77,6 +76,43 @@ def test_of_equal_keys_the_first_are_kept() -> None:
     first = _first(keys)
     assert np.array_equal(first, np.argsort(keys, kind="stable")[:SIZE])
     assert np.array_equal(first, home(_first(torch.from_numpy(keys))))
+
+
+@pytest.mark.parametrize("n", [3, SIZE, 4 * SIZE, 4 * SIZE + 1, 50_000])
+@pytest.mark.parametrize("last", [False, True])
+def test_without_a_look_the_same_are_first(n: int, last: bool) -> None:  # noqa: FBT001
+    """Whether the last key is among them or not."""
+    keys = np.random.default_rng(n).integers(-(2**63), 2**63, size=n)
+    keys[-1] = -(2**63) if last else 2**63 - 1
+    first, worked = _first_ahead(torch.from_numpy(keys))
+    assert bool(worked)
+    assert np.array_equal(first, np.argsort(keys, kind="stable")[:SIZE])
+
+
+@pytest.mark.parametrize("same", [-(2**63), 0, 2**63 - 1])
+def test_many_equal_keys_are_noticed(same: int) -> None:
+    keys = np.random.default_rng(0).integers(-(2**63), 2**63, size=20_000)
+    keys[: 15_000 if same > -(2**63) else 1000] = same
+    assert not bool(_first_ahead(torch.from_numpy(keys))[1])
+
+
+def test_nothing_is_looked_at_ahead() -> None:
+    """A meta tensor has no values: whatever looks at one raises."""
+    sampled, worked = RowSample.ahead(torch.empty(5000, 40, device="meta"))
+    assert sampled.rows.shape == (SIZE, 40)
+    assert worked.shape == ()
+
+
+@pytest.mark.parametrize("distinct", [5000, 10])
+def test_a_statistic_away_from_the_host_keeps_the_same_rows(distinct: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = np.tile(gaussian(5, distinct, 6), (10_000 // distinct, 1))
+    here = Correlation(unit_norm=True).update(rows)
+    for module in (_products, sample):
+        monkeypatch.setattr(module, "on_host", lambda _: False)  # as on a GPU
+    there = Correlation(unit_norm=True).update(torch.from_numpy(rows))
+    assert there.sample == here.sample
+    assert there.norm_sum == pytest.approx(here.norm_sum, rel=1e-14)
+    np.testing.assert_allclose(there.matrix, here.matrix, rtol=1e-12, atol=1e-10)
 
 
 def test_what_is_kept_are_directions() -> None:
