@@ -32,14 +32,15 @@ class Other(Network):
 
 
 class Beside(nn.Module):
-    """``x + inner(x)``."""
+    """``x + inner(x)``, or ``shortcut(x) + inner(x)``."""
 
-    def __init__(self, *inner: nn.Module) -> None:
+    def __init__(self, *inner: nn.Module, shortcut: nn.Module | None = None) -> None:
         super().__init__()
         self.inner = nn.Sequential(*inner)
+        self.shortcut = nn.Identity() if shortcut is None else shortcut
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = x + self.inner(x)
+        out: Tensor = self.shortcut(x) + self.inner(x)
         return out
 
 
@@ -70,11 +71,14 @@ class Attention(nn.Module):
 
 
 class Tokens(nn.Module):
-    """Patches of 4×4 pixels as tokens (N, 64, width), each with what is learnt of its place."""
+    """Patches of 4×4 pixels as tokens (N, 64, width), each with what is learnt of its place.
 
-    def __init__(self, width: int) -> None:
+    ``patch`` makes (N, width, 8, 8) of the images, by default with one convolution.
+    """
+
+    def __init__(self, width: int, patch: nn.Module | None = None) -> None:
         super().__init__()
-        self.patch = nn.Conv2d(3, width, 4, stride=4)
+        self.patch = nn.Conv2d(3, width, 4, stride=4) if patch is None else patch
         self.place = nn.Parameter(0.02 * torch.randn(1, 64, width))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -82,13 +86,24 @@ class Tokens(nn.Module):
         return tokens
 
 
+def mlp(width: int, inside: int) -> tuple[nn.Module, ...]:
+    return nn.Linear(width, inside), nn.GELU(), nn.Linear(inside, width)
+
+
+def convolution(inputs: int, outputs: int, size: int = 1, stride: int = 1, groups: int = 1) -> list[nn.Module]:
+    """A convolution that keeps the resolution, or divides it by ``stride``, and a batch norm."""
+    return [
+        nn.Conv2d(inputs, outputs, size, stride, size // 2, groups=groups, bias=False),
+        nn.BatchNorm2d(outputs),
+    ]
+
+
 def vit(width: int = 192, depth: int = 9, heads: int = 3) -> nn.Module:
     """A vision transformer: mean of the tokens, then LayerNorm, so that all embeddings are about equally long."""
     layers: list[nn.Module] = [Tokens(width)]
     for _ in range(depth):
         layers.append(Beside(nn.LayerNorm(width), Attention(width, heads)))
-        mlp = nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
-        layers.append(Beside(nn.LayerNorm(width), *mlp))
+        layers.append(Beside(nn.LayerNorm(width), *mlp(width, 4 * width)))
     return nn.Sequential(*layers, Mean(1), nn.LayerNorm(width))
 
 
@@ -98,7 +113,7 @@ def vgg() -> nn.Module:
     inputs = 3
     for width in (64, 128, 256, 512, 512):
         for _ in range(2):
-            layers += [nn.Conv2d(inputs, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
+            layers += [*convolution(inputs, width, 3), nn.ReLU(inplace=True)]
             inputs = width
         layers.append(nn.MaxPool2d(2))
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(512, 512), nn.ReLU(inplace=True), nn.Dropout(0.5))
@@ -107,8 +122,8 @@ def vgg() -> nn.Module:
 def convmixer(width: int = 256, depth: int = 8, kernel: int = 5) -> nn.Module:
     """Depthwise and pointwise convolutions of patches, GELU before each batch norm: embeddings of either sign."""
 
-    def after(convolution: nn.Conv2d) -> tuple[nn.Module, ...]:
-        return convolution, nn.GELU(), nn.BatchNorm2d(width)
+    def after(conv: nn.Conv2d) -> tuple[nn.Module, ...]:
+        return conv, nn.GELU(), nn.BatchNorm2d(width)
 
     layers = [*after(nn.Conv2d(3, width, 2, stride=2))]
     for _ in range(depth):
@@ -119,12 +134,7 @@ def convmixer(width: int = 256, depth: int = 8, kernel: int = 5) -> nn.Module:
 
 def mobile() -> nn.Module:
     """Inverted residuals with SiLU, then 1280 channels at once: embeddings much wider than what they are made of."""
-
-    def conv(inputs: int, outputs: int, size: int = 1, stride: int = 1, groups: int = 1) -> list[nn.Module]:
-        convolution = nn.Conv2d(inputs, outputs, size, stride, size // 2, groups=groups, bias=False)
-        return [convolution, nn.BatchNorm2d(outputs)]
-
-    layers = [*conv(3, 32, 3), nn.SiLU()]
+    layers = [*convolution(3, 32, 3), nn.SiLU()]
     inputs = 32
     for expand, outputs, depth, first_stride in (
         (1, 24, 1, 1),
@@ -135,11 +145,11 @@ def mobile() -> nn.Module:
     ):
         for number in range(depth):
             stride, inside = first_stride if number == 0 else 1, expand * inputs
-            block = [*conv(inputs, inside), nn.SiLU(), *conv(inside, inside, 3, stride, inside), nn.SiLU()]
-            block += conv(inside, outputs)
+            block = [*convolution(inputs, inside), nn.SiLU()]
+            block += [*convolution(inside, inside, 3, stride, inside), nn.SiLU(), *convolution(inside, outputs)]
             layers.append(Beside(*block) if stride == 1 and inputs == outputs else nn.Sequential(*block))
             inputs = outputs
-    return nn.Sequential(*layers, *conv(inputs, 1280), nn.SiLU(), Mean(2, 3), nn.Dropout(0.2))
+    return nn.Sequential(*layers, *convolution(inputs, 1280), nn.SiLU(), Mean(2, 3), nn.Dropout(0.2))
 
 
 BODIES: dict[str, tuple[Callable[[], nn.Module], int]] = {

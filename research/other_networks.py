@@ -31,6 +31,8 @@ from pnml.training.measure import Labelled, to_labelled
 from pnml.zoo.resnet_cifar import ResNetCifar
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pnml.zoo import Network
 
 BATCH = 512
@@ -41,7 +43,8 @@ WARM = 2  # epochs in which the learning rate rises; how long the second takes s
 class Plan:
     """How to train, by SGD with Nesterov momentum or by AdamW.
 
-    ``lr`` is for batches of 512, less for smaller ones; ``cutout`` is in pixels; ``mixup`` is the parameter of a Beta.
+    ``lr`` is for batches of 512, less for smaller ones; ``cutout`` is in pixels; ``mixup`` and ``cutmix`` are the
+    parameter of a Beta; ``focal`` is the exponent of the focal loss; ``still`` images are neither shifted nor flipped.
     """
 
     epochs: int
@@ -51,6 +54,9 @@ class Plan:
     cutout: int = 0
     mixup: float = 0.0
     smoothing: float = 0.0
+    cutmix: float = 0.0
+    focal: float = 0.0
+    still: bool = False
 
 
 PLANS = {
@@ -61,7 +67,8 @@ PLANS = {
     "resnet18-mixup": Plan(25, 0.4, mixup=1.0),
     "resnet18-smooth": Plan(20, 0.4, smoothing=0.1),
 }
-NETWORKS = [*(f"{model}_{ind}" for ind in ("cifar10", "cifar100") for model in PLANS), "vgg_svhn"]
+NETWORKS = {f"{model}_{ind}": plan for ind in ("cifar10", "cifar100") for model, plan in PLANS.items()}
+NETWORKS["vgg_svhn"] = PLANS["vgg"]
 
 
 def create(model: str, num_classes: int) -> Network:
@@ -84,6 +91,21 @@ def cut_out(x: Tensor, side: int, generator: torch.Generator) -> Tensor:
     at = torch.rand((2, len(x), 1), generator=generator, device=x.device) * x.shape[-1]
     down, right = (torch.arange(x.shape[-1], device=x.device) - at).abs() < side / 2
     return x.masked_fill((down[:, :, None] & right[:, None, :])[:, None], 0.0)
+
+
+def cut_mix(x: Tensor, share: float, draw: np.random.Generator) -> tuple[Tensor, float]:
+    """Put a square of another image of the batch into each of (N, 3, H, W), so that about ``share`` of it is left.
+
+    The share that is left comes too: it is more where the square is in part outside.
+    """
+    side = x.shape[-1]
+    middle, half = draw.uniform(0, side, 2), side * math.sqrt(1 - share) / 2
+    (top, left), (bottom, right) = (
+        np.clip(np.rint(edge), 0, side).astype(int) for edge in (middle - half, middle + half)
+    )
+    x, others = x.clone(), x.flip(0)  # the order is random already
+    x[:, :, top:bottom, left:right] = others[:, :, top:bottom, left:right]
+    return x, 1 - float((bottom - top) * (right - left)) / side**2
 
 
 class Training:
@@ -127,8 +149,11 @@ class Training:
     def _pass(self, epoch: int, epochs: int) -> float:
         total = self.steps * self.batch_size
         rows = torch.randperm(len(self.data.labels), generator=self.generator, device=self.device)[:total]
-        moved = shift_and_flip(self.data.images, rows, draw_moves(total, flip=self.flip, generator=self.generator))
-        pixels = torch.split(moved.permute(0, 3, 1, 2), self.batch_size)
+        if self.plan.still:
+            images = self.data.images[rows]
+        else:
+            images = shift_and_flip(self.data.images, rows, draw_moves(total, flip=self.flip, generator=self.generator))
+        pixels = torch.split(images.permute(0, 3, 1, 2), self.batch_size)
         batches = zip(pixels, torch.split(self.data.labels[rows], self.batch_size), strict=True)
         loss_sum = torch.zeros((), device=self.device)
         self.network.train()
@@ -146,22 +171,30 @@ class Training:
     def _loss(self, x: Tensor, labels: Tensor) -> Tensor:
         if self.plan.cutout:
             x = cut_out(x, self.plan.cutout, self.generator)
-        share, others = 1.0, labels
+        share = 1.0
         if self.plan.mixup:
             share = float(self.shares.beta(self.plan.mixup, self.plan.mixup))
-            x, others = share * x + (1 - share) * x.flip(0), labels.flip(0)  # the order is random already
+            x = share * x + (1 - share) * x.flip(0)  # the order is random already
+        elif self.plan.cutmix:
+            x, share = cut_mix(x, float(self.shares.beta(self.plan.cutmix, self.plan.cutmix)), self.shares)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda"):
             logits = self.answer(x).float()
-        loss = cross_entropy(logits, labels, label_smoothing=self.plan.smoothing)
+        loss = self._loss_of(logits, labels)
         if share < 1:
-            loss = share * loss + (1 - share) * cross_entropy(logits, others, label_smoothing=self.plan.smoothing)
+            loss = share * loss + (1 - share) * self._loss_of(logits, labels.flip(0))
         return loss
 
+    def _loss_of(self, logits: Tensor, labels: Tensor) -> Tensor:
+        losses = cross_entropy(logits, labels, label_smoothing=self.plan.smoothing, reduction="none")
+        if self.plan.focal:
+            losses = losses * (-torch.expm1(-losses)) ** self.plan.focal
+        return losses.mean()
 
-def study(name: str, args: argparse.Namespace) -> None:
+
+def study(name: str, plan: Plan, create: Callable[[str, int], Network], args: argparse.Namespace) -> None:
     """Train one network and write its file."""
     model, ind = name.split("_")
-    plan = PLANS[model] if args.epochs is None else replace(PLANS[model], epochs=args.epochs)
+    plan = plan if args.epochs is None else replace(plan, epochs=args.epochs)
     device = torch.device(args.device)
     torch.manual_seed(0)
     network = create(model, DATASETS[ind])
@@ -175,11 +208,12 @@ def study(name: str, args: argparse.Namespace) -> None:
     print(f"{name}: {line}; embedded in {perf_counter() - began:.1f} s", flush=True)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--networks", default=",".join(NETWORKS), help=f"some of {', '.join(NETWORKS)}; by default all")
+def main(about: str, networks: dict[str, Plan], create: Callable[[str, int], Network]) -> None:
+    """Train those of ``networks``, each named model_set, that the command line asks for."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--networks", default=",".join(networks), help=f"some of {', '.join(networks)}; by default all")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--epochs", type=int, help="by default each network's own number, 20 to 40")
+    parser.add_argument("--epochs", type=int, help="by default each network's own number")
     parser.add_argument("--seconds", type=float, default=45, help="fewer epochs where they would take longer than this")
     parser.add_argument("--batch-size", type=int, default=BATCH)
     parser.add_argument("--compile", action="store_true", help="pays only for trainings of several minutes")
@@ -187,13 +221,13 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()
     names = args.networks.split(",")
-    if unknown := set(names) - set(NETWORKS):
-        parser.error(f"there is no {', '.join(sorted(unknown))}: choose from {', '.join(NETWORKS)}")
+    if unknown := set(names) - set(networks):
+        parser.error(f"there is no {', '.join(sorted(unknown))}: choose from {', '.join(networks)}")
     torch.backends.cudnn.benchmark = True
     failed = []
     for name in names:
         try:
-            study(name, args)
+            study(name, networks[name], create, args)
         except Exception:  # noqa: BLE001, PERF203  # whatever it is, the other networks are still to be trained
             traceback.print_exc()
             failed.append(name)
@@ -203,4 +237,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__ or "", NETWORKS, create)
