@@ -19,7 +19,7 @@ from pnml.last_layer import checked_head, head_digest
 from pnml.quick import Quick
 from pnml.result import Result
 from pnml.sample import RowSample
-from pnml.scaling import EMBEDDING_SCALES, EmbeddingScale, balanced_scales
+from pnml.scaling import EMBEDDING_SCALES, LABEL_NOISE, EmbeddingScale, balanced_scales
 from pnml.scoring import assess, by_batch, compiling, regret
 from pnml.subspace import Subspace
 
@@ -53,10 +53,11 @@ class Detector:
         weight: the last linear layer's weight, shape (C, M).
         bias: its bias, shape (C,); zeros when left out.
         embedding_scale: "auto" gives every embedding the one length at which the model is neither certain nor clueless
-            about the training set, and sees near- and far-OOD; "paper" scales to norm 1, which reproduces the paper's
+            about the training set, never believes it entirely, and sees near- and far-OOD; "paper" scales to norm 1, which reproduces the paper's
             numbers; "natural" leaves embeddings as they are.
 
     Attributes:
+        label_noise: the share of labels taken to be drawn at random, so that no p is certain: 0, but for "auto".
         threshold: the calibrated :class:`~pnml.calibration.Threshold`, None before :meth:`calibrate`.
 
     >>> import numpy as np
@@ -73,6 +74,7 @@ class Detector:
         if embedding_scale not in EMBEDDING_SCALES:
             raise ValueError(f"embedding_scale must be one of {EMBEDDING_SCALES}, got {embedding_scale!r}")
         self.embedding_scale = embedding_scale
+        self.label_noise = LABEL_NOISE if embedding_scale == "auto" else 0.0
         self.threshold: Threshold | None = None
         self.correlation = self._empty_correlation()
         self._subspace: Subspace | None = None
@@ -144,7 +146,9 @@ class Detector:
     def _scorer(self, x: Array, precision: Precision) -> Quick | Fused | None:
         for kind in _SCORERS[precision]:
             if kind not in self._scorers or self._scorers[kind].subspace is not self.subspace:
-                self._scorers[kind] = kind(*self.scaled_head, self.subspace, self.embedding_scale)
+                self._scorers[kind] = kind(
+                    *self.scaled_head, self.subspace, self.embedding_scale, label_noise=self.label_noise
+                )
             if self._scorers[kind].suits(x):
                 return self._scorers[kind]
         return None
@@ -245,7 +249,8 @@ class Detector:
         return x
 
     def _exactly(self, x: Array, function: Callable[..., Any], *, leave_one_out: bool = False) -> list[Array]:
-        return by_batch(function, x, self._head, self.subspace, self.embedding_scale, leave_one_out=leave_one_out)
+        options = {"embedding_scale": self.embedding_scale, "label_noise": self.label_noise}
+        return by_batch(function, x, self._head, self.subspace, leave_one_out=leave_one_out, **options)
 
     def _quickly(self, x: Array, scorer: Quick | Fused, *, compiled: bool) -> Array:
         """Compute in less than float64, and again in float64 what that leaves in doubt."""
@@ -272,6 +277,7 @@ class Detector:
             "embedding_scale": self.embedding_scale,
             "embedding_length": self.embedding_length,
             "bias_scale": self.bias_scale,
+            "label_noise": self.label_noise,
             "head_digest": self.head_digest,
             "threshold": None,
         }
@@ -293,6 +299,7 @@ class Detector:
         """Read a detector written by :meth:`save`."""
         arrays, info = load_state(path, _KIND, _VERSION)
         detector = cls(arrays["weight"], arrays["bias"], embedding_scale=info["embedding_scale"])
+        detector.label_noise = info.get("label_noise", 0.0)
         detector._subspace = Subspace(arrays["eigenvalues"], arrays["eigenvectors"], info["count"])
         detector.correlation = Correlation.restore(
             detector._subspace.correlation,

@@ -43,7 +43,10 @@ class GuardGraph(nn.Module):
         super().__init__()
         detector = guard.fitted()
         self.guard = guard
-        self.embedding_scale = detector.embedding_scale
+        self.options: dict[str, Any] = {
+            "embedding_scale": detector.embedding_scale,
+            "label_noise": detector.label_noise,
+        }
         self.outside_limits = detector.subspace.outside_limits
         weight, bias = detector.scaled_head
         constants = {
@@ -69,7 +72,7 @@ class GuardGraph(nn.Module):
         logits, embeddings = self.guard.run(args, kwargs)
         head, basis = (self.weight, self.bias), (self.whitening, self.null_space)
         outside_limits = self.outside_limits(torch.finfo(embeddings.dtype).eps)
-        *_, regret = assess(embeddings.double(), head, basis, outside_limits, embedding_scale=self.embedding_scale)
+        *_, regret = assess(embeddings.double(), head, basis, outside_limits, **self.options)
         regret = torch.where(embeddings.isfinite().all(dim=-1), regret, torch.nan)
         regret = regret.to(torch.float64 if embeddings.dtype == torch.float64 else torch.float32)
         outputs = (logits, logits.float().softmax(dim=-1), regret)

@@ -13,7 +13,8 @@ Two rearrangements make this exact over the whole closed range of ``p`` and ``t`
 ``p = 1``. And because the probabilities sum to one, ``Γ = log1p(Σ (genie_i − p_i))`` with
 ``genie_i − p_i = v_i (1 − genie_i)`` free of cancellation, so that small regrets keep all their digits.
 
-That is three exponentials a class, the one of the softmax included. ``1 − genie`` may lose digits near ``p = 1``
+That is three exponentials a class, the one of the softmax included; with label noise p is at hand, no power of it
+vanishes, and ``v = p (p^−t − 1)`` saves one for the logarithm of the noisy p. ``1 − genie`` may lose digits near ``p = 1``
 without harm: with δ = 1 − p of the most probable class, its term is about t δ², and those of the others t δ log(1/δ)
 or more.
 """
@@ -107,10 +108,29 @@ def log_softmax(logits: Array) -> Array:
     return shifted - xp.log(xp.sum(xp.exp(shifted), axis=-1, keepdims=True))
 
 
-def regrets(log_p: Array, t: Array) -> Array:
-    """Give Γ of finite log-probabilities (..., C) and xᵀg (..., 1); nothing is checked."""
+def noisy_softmax(logits: Array, share: float) -> Array:
+    """Give the probabilities that logits (..., C) give to labels of which a share is drawn at random.
+
+    >>> import numpy as np
+    >>> noisy_softmax(np.log([0.9, 0.1]), 0.5)
+    array([0.7, 0.3])
+    """
+    xp = compat.array_namespace(logits)
+    terms = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
+    return terms * ((1 - share) / xp.sum(terms, axis=-1, keepdims=True)) + share / logits.shape[-1]
+
+
+def regrets(log_p: Array, t: Array, p: Array | None = None) -> Array:
+    """Give Γ of finite log-probabilities (..., C) and xᵀg (..., 1); nothing is checked.
+
+    Given as well, p must be clear of 0.
+    """
     xp = compat.array_namespace(log_p)
-    ratio, v = _ratios(log_p, t)
+    if p is None:
+        ratio, v = _ratios(log_p, t)
+    else:
+        v = p * xp.expm1(-t * log_p)
+        ratio = p + v
     return xp.log1p(xp.sum(v * (1 - ratio / (1 + v)), axis=-1))
 
 

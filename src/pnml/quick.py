@@ -46,6 +46,7 @@ class Quick:
         bias: its bias, shape (C,).
         subspace: the geometry of the training embeddings.
         scale: the ``embedding_scale`` of the :class:`~pnml.Detector`.
+        label_noise: its ``label_noise``.
 
     Attributes:
         typical_error: the bound on the relative error of a typical training row's leverage.
@@ -53,10 +54,16 @@ class Quick:
     """
 
     def __init__(
-        self, weight: np.ndarray[Any, Any], bias: np.ndarray[Any, Any], subspace: Subspace, scale: EmbeddingScale
+        self,
+        weight: np.ndarray[Any, Any],
+        bias: np.ndarray[Any, Any],
+        subspace: Subspace,
+        scale: EmbeddingScale,
+        *,
+        label_noise: float = 0.0,
     ) -> None:
         self.subspace = subspace
-        self.embedding_scale = scale
+        self.options: dict[str, Any] = {"embedding_scale": scale, "label_noise": label_noise}
         # How far rounding reaches per unit of each feature, (M, 3): into √h, the logits, the length beyond the span.
         roots = [np.sqrt(squares(factor)) for factor in (subspace.whitening, subspace.null_space)]
         constant = (min(subspace.n_features, 2 * math.sqrt(subspace.n_features)) + 4) * _ROUNDING
@@ -78,7 +85,7 @@ class Quick:
         limits = self.subspace.outside_limits(precision(x))
         constants = (weight, bias), (whitening, null_space), limits, reach
         with compiling(quick_regret) if compiled else nullcontext(quick_regret) as function:
-            parts = by_chunk(lambda chunk: function(chunk, *constants, scale=self.embedding_scale), x, xp.float32)
+            parts = by_chunk(lambda chunk: function(chunk, *constants, **self.options), x, xp.float32)
         regrets, trusted = (xp.concat(column) for column in zip(*parts, strict=True))
         return regrets, trusted
 
@@ -89,17 +96,16 @@ def quick_regret(
     basis: tuple[Array, ...],
     outside_limits: tuple[float, float],
     reach: Array,
-    *,
-    scale: EmbeddingScale,
+    **options: Any,
 ) -> tuple[Array, Array]:
     """Give the regret of embeddings (n, M) in float32, and whether it is certainly within ``LARGEST_ERROR``.
 
-    The arguments are those of :func:`~pnml.scoring.ingredients` in float32, and ``reach`` (M, 3) that of
+    The arguments and options are those of :func:`~pnml.scoring.ingredients` in float32, and ``reach`` (M, 3) that of
     :class:`Quick`. The share of h that may be wrong carries over to the regret by a factor of
     (1 − t)(1 + t max|log p|) at most.
     """
     xp = compat.array_namespace(x)
-    part = ingredients(x, head, basis, outside_limits, embedding_scale=scale, in_range=True)
+    part = ingredients(x, head, basis, outside_limits, in_range=True, **options)
     reached = xp.abs(x) @ reach
     doubts = reached * part.scale[:, None]
     share, t, steepness = doubts[:, 0] / xp.sqrt(part.h), part.t[:, 0], -xp.min(part.log_p, axis=-1)

@@ -4,6 +4,9 @@ The regret weighs two things: how little the training set says about the directi
 model is. For small xᵀg it is their product, ``Γ ≈ xᵀg · Σ p (1 − p) log(1/p)``. The length at which p is computed sets
 their balance: p of a short embedding is flat and only the direction counts; p of a long one is certain of everything,
 and hardly anything but p counts. ``"auto"`` takes a length in between, by what p says about the training set itself.
+
+At any length p may be so certain of a sample that its doubt vanishes, and with it the regret, however far the sample is
+from the training set. So ``"auto"`` never believes p entirely: ``LABEL_NOISE`` of the labels might be any.
 """
 
 from __future__ import annotations
@@ -30,6 +33,9 @@ EMBEDDING_SCALES: tuple[str, ...] = get_args(EmbeddingScale)
 
 ENTROPY_LEFT = 0.25
 """The share of its entropy that p keeps, on average over the training set, at the length of ``"auto"``."""
+
+LABEL_NOISE = 0.02
+"""The share of labels that ``"auto"`` takes to be drawn at random: its p is (1 − 0.02) p + 0.02 / C."""
 
 
 def row_scale(x: Array, embedding_scale: EmbeddingScale) -> Array:

@@ -59,7 +59,7 @@ class Ingredients:
         scale: the factor each embedding was scaled by, (n,).
         h: the leverage of the scaled embeddings, (n,).
         t: xᵀg, (n, 1).
-        log_p: the logarithms of the model's probabilities, (n, C).
+        log_p: the logarithms of the model's probabilities, with label noise, (n, C).
         regret: the regret in nats, (n,).
     """
 
@@ -78,6 +78,7 @@ def ingredients(
     outside_limits: tuple[float, float],
     *,
     embedding_scale: EmbeddingScale,
+    label_noise: float = 0.0,
     leave_one_out_error: float | None = None,
     in_range: bool = False,
 ) -> Ingredients:
@@ -89,6 +90,7 @@ def ingredients(
         basis: whitening and null space of the :class:`~pnml.Subspace`.
         outside_limits: of the Subspace, for the precision of the embeddings.
         embedding_scale: as of the :class:`~pnml.Detector`.
+        label_noise: the share of labels that are taken to be drawn at random.
         leave_one_out_error: given, the rows are training rows to be scored as if unseen; h's relative error.
         in_range: promise that no square of an embedding overflows or vanishes, which saves scaling them.
     """
@@ -104,8 +106,9 @@ def ingredients(
         h = leverage(x, whitening, null_space, outside_limits)
     t = xtg(h if leave_one_out_error is None else leave_one_out(h, leave_one_out_error))
     t = xp.where(scale > 0, t, xp.ones_like(t))[:, None]  # no direction: nothing the training set could say about it
-    log_p = learner.log_softmax(projected + bias)
-    return Ingredients(projected, scale, h, t, log_p, learner.regrets(log_p, t))
+    p = learner.noisy_softmax(projected + bias, label_noise) if label_noise else None
+    log_p = learner.log_softmax(projected + bias) if p is None else xp.log(p)
+    return Ingredients(projected, scale, h, t, log_p, learner.regrets(log_p, t, p))
 
 
 def by_batch(
@@ -113,24 +116,21 @@ def by_batch(
     x: Array,
     head: Placed,
     subspace: Subspace,
-    embedding_scale: EmbeddingScale,
     *,
     leave_one_out: bool,
+    **options: Any,
 ) -> list[Array]:
     """Give what :func:`assess` or :func:`regret` gives for any number of embeddings (n, M), chunk by chunk, in float64.
 
-    Each quantity comes in the library and working precision of the embeddings. The last is the regret: it is not finite
+    The options are those of :func:`ingredients`. Each quantity comes in the library and working precision of the embeddings. The last is the regret: it is not finite
     where an embedding is not, which is looked at once, at the end, so that no chunk waits for another.
     """
     xp = compat.array_namespace(x)
     rows = x if has_float64(x) else to_numpy(x)
     dtype = wide_dtype(rows)
     constants = head.beside(rows, dtype), subspace.basis.beside(rows, dtype), subspace.outside_limits(precision(x))
-    options = {
-        "embedding_scale": embedding_scale,
-        "leave_one_out_error": subspace.relative_error if leave_one_out else None,
-        "in_range": is_narrow(rows),
-    }
+    options["leave_one_out_error"] = subspace.relative_error if leave_one_out else None
+    options["in_range"] = is_narrow(rows)
     parts = by_chunk(lambda chunk: function(chunk, *constants, **options), rows, dtype)
     home = compat.array_namespace(rows)
     columns = [home.concat(column) for column in zip(*parts, strict=True)]

@@ -49,7 +49,8 @@ def _scale(held: Detector) -> str:
     if held.embedding_scale != "auto":
         return held.embedding_scale
     share = held.embedding_length / held.correlation.mean_norm
-    return f"auto: embeddings are made {held.embedding_length:.6g} long, {share:.2f} of their mean norm"
+    length = f"auto: embeddings are made {held.embedding_length:.6g} long, {share:.2f} of their mean norm"
+    return f"{length}\n{held.label_noise:.0%} of labels might be any"
 
 
 def _coloured(line: str) -> Text:

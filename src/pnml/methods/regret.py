@@ -35,8 +35,12 @@ class Regret(Method):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The scale of the embeddings, and the length it gives them."""
-        return {"embedding_scale": self.embedding_scale, "embedding_length": self.detector.embedding_length}
+        """The scale of the embeddings, the length it gives them, and the label noise it allows for."""
+        return {
+            "embedding_scale": self.embedding_scale,
+            "embedding_length": self.detector.embedding_length,
+            "label_noise": self.detector.label_noise,
+        }
 
     def score(self, view: View) -> Tensor:
         """Give the regret of every image in nats, shape (n,)."""
