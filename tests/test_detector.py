@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.numpy import load_file
+from scipy.special import softmax
 
-from oracles import balanced_head
+from oracles import NOISE, balanced_head, believed, by_pseudo_inverse
 from pnml import Correlation, Detector, Result
 
 if TYPE_CHECKING:
@@ -30,35 +31,6 @@ LIBRARIES: dict[str, Any] = {
     "jax": jnp.asarray,
     "strict": array_api_strict.asarray,
 }
-
-
-def by_pseudo_inverse(
-    weight: Matrix, bias: Matrix, train: Matrix, x: Matrix, scale: str, *, length: float, bias_scale: float
-) -> dict[str, Matrix]:
-    """Write the method down as plainly as NumPy allows: all training rows kept, float64, no log space."""
-    logits = x @ weight.T + bias
-    if scale != "natural":
-        train = train / np.linalg.norm(train, axis=1, keepdims=True)
-        x = x / np.linalg.norm(x, axis=1, keepdims=True)
-    inverse = np.linalg.pinv(train, rcond=1e-7)
-    h = ((x @ inverse) ** 2).sum(axis=1)
-    beyond = np.linalg.norm(x - x @ inverse @ train, axis=1)
-    xtg = np.where(beyond > 1e-6 * np.linalg.norm(x, axis=1), 1.0, h / (1 + h))
-    p = softmax(length * x @ weight.T + bias_scale * bias)
-    genie = p / (p + p ** xtg[:, None] * (1 - p))
-    return {
-        "logits": logits,
-        "prediction": logits.argmax(axis=1),
-        "probabilities": softmax(logits),
-        "pnml_probabilities": genie / genie.sum(axis=1, keepdims=True),
-        "xtg": xtg,
-        "regret": np.log(genie.sum(axis=1)),
-    }
-
-
-def softmax(logits: Matrix) -> Matrix:
-    e = np.exp(logits)
-    return np.asarray(e / e.sum(axis=1, keepdims=True))
 
 
 def problem(seed: int = 0, *, rank: int = 12, count: int = 200) -> tuple[Matrix, Matrix, Matrix, Matrix]:
@@ -79,9 +51,8 @@ def test_every_field_is_what_the_pseudo_inverse_gives(scale: Any, rank: int, cou
     length, scaled = balanced_head(train, weight, bias) if scale == "auto" else (1.0, bias)
     assert detector.embedding_length == pytest.approx(length, rel=1e-6)
     np.testing.assert_allclose(detector.scaled_head[1], scaled, rtol=1e-6)
-    result = detector(x)
-    at = {"length": detector.embedding_length, "bias_scale": detector.bias_scale}
-    for name, expected in by_pseudo_inverse(weight, bias, train, x, scale, **at).items():
+    result, at = detector(x), (detector.embedding_length, detector.scaled_head[1])
+    for name, expected in by_pseudo_inverse(weight, bias, train, x, scale, at=at).items():
         np.testing.assert_allclose(getattr(result, name), expected, rtol=1e-8, atol=1e-12, err_msg=name)
 
 
@@ -166,12 +137,12 @@ def test_an_embedding_without_direction_is_unknown_when_scaled_and_well_known_as
     weight, bias, train, _ = problem()
     zero = np.zeros((1, 12))
     detector = Detector(weight, bias, embedding_scale=scale).fit(train)
-    scaled, p = detector(zero), softmax(detector.bias_scale * bias[None])[0]
+    scaled, p = detector(zero), believed(detector.bias_scale * bias, scale)
     assert scaled.xtg == [1.0]
     np.testing.assert_allclose(scaled.regret, [np.log((1 / (2 - p)).sum())])
     natural = Detector(weight, bias, embedding_scale="natural").fit(train)(zero)
     assert natural.xtg == natural.regret == [0.0]
-    np.testing.assert_allclose(natural.pnml_probabilities, softmax(bias[None]))
+    np.testing.assert_allclose(natural.pnml_probabilities, softmax(bias)[None])
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -186,8 +157,7 @@ def test_arrays_of_any_library_come_out_as_they_went_in(library: str, dtype: str
     detector.calibrate(convert(train.astype(dtype)))
     assert detector.embedding_length == pytest.approx(length, rel=1e-6)
     np.testing.assert_allclose(detector.scaled_head[1], scaled, rtol=1e-5)
-    at = {"length": detector.embedding_length, "bias_scale": detector.bias_scale}
-    expected = by_pseudo_inverse(weight, bias, train, x, "auto", **at)
+    expected = by_pseudo_inverse(weight, bias, train, x, at=(detector.embedding_length, detector.scaled_head[1]))
     rows = convert(x.astype(dtype))
     result = detector(rows)
     for name in ("logits", "prediction", "probabilities", "pnml_probabilities", "xtg", "regret", "p_value", "is_ood"):
@@ -230,9 +200,9 @@ def test_leave_one_out_scores_are_those_of_detectors_that_never_saw_the_row(scal
     """But for the length of "auto", which is that of all rows."""
     weight, bias, train, _ = problem(count=40)
     detector = Detector(weight, bias, embedding_scale=scale).fit(train)
-    at = {"scale": scale, "length": detector.embedding_length, "bias_scale": detector.bias_scale}
+    at = detector.embedding_length, detector.scaled_head[1]
     left_out = [
-        by_pseudo_inverse(weight, bias, np.delete(train, i, axis=0), train[i : i + 1], **at)["regret"][0]
+        by_pseudo_inverse(weight, bias, np.delete(train, i, axis=0), train[i : i + 1], scale, at=at)["regret"][0]
         for i in range(40)
     ]
     threshold = detector.calibrate(train, leave_one_out=True)
@@ -246,7 +216,7 @@ def test_a_row_alone_in_its_direction_is_outside_without_itself(scale: Any) -> N
     detector = Detector(np.eye(3), embedding_scale=scale).fit(train)
     threshold = detector.calibrate(train, false_alarm_rate=0.2, leave_one_out=True)
     length = balanced_head(train, np.eye(3), np.zeros(3))[0] if scale == "auto" else 1.0
-    p = softmax(length * np.eye(3)[:1])[0]
+    p = believed(length * np.eye(3)[0], scale)
     np.testing.assert_allclose(threshold.scores[-1], np.log((1 / (2 - p)).sum()))
 
 
@@ -263,6 +233,7 @@ def test_a_saved_detector_comes_back_whole_and_goes_on_learning(tmp_path: Path, 
     assert (loaded.threshold.scores == threshold.scores).all()
     assert (loaded.embedding_scale, loaded.head_digest) == (scale, detector.head_digest)
     assert (loaded.embedding_length, loaded.bias_scale) == (detector.embedding_length, detector.bias_scale)
+    assert loaded.label_noise == (NOISE if scale == "auto" else 0.0)
     assert loaded.correlation.count == 100
     np.testing.assert_allclose(loaded.correlation.mean_norm, np.linalg.norm(train[:100], axis=1).mean())
     before, after = detector(x).to_table(), loaded(x).to_table()
@@ -322,4 +293,5 @@ def test_the_file_is_plain_safetensors_with_readable_metadata(tmp_path: Path, sc
     assert (info["count"], info["embedding_scale"], info["head_digest"]) == (200, scale, detector.head_digest)
     assert info["embedding_length"] == detector.embedding_length
     assert info["bias_scale"] == detector.bias_scale
+    assert info["label_noise"] == (NOISE if scale == "auto" else 0.0)
     assert [path.name for path in tmp_path.iterdir()] == ["detector.safetensors"]

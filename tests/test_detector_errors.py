@@ -10,6 +10,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
+from oracles import by_pseudo_inverse
 from pnml import Correlation, Detector
 from pnml.detector import FewRowsWarning
 
@@ -120,16 +121,35 @@ def test_a_bias_that_is_not_finite_is_named(bad: float) -> None:
         Detector(WEIGHT, np.array([0.0, bad, 0.0, 0.0, 0.0]))
 
 
+def older(detector: Detector, folder: Path, *lacking: str) -> Detector:
+    """Load the detector from a file that says nothing about what older versions did not know."""
+    detector.save(folder / "detector.safetensors")
+    with safe_open(folder / "detector.safetensors", "np") as file:
+        metadata = file.metadata()
+    about = json.loads(metadata["info"])
+    for name in lacking:
+        del about[name]
+    arrays = load_file(folder / "detector.safetensors")
+    save_file(arrays, folder / "older.safetensors", metadata={**metadata, "info": json.dumps(about)})
+    return Detector.load(folder / "older.safetensors")
+
+
 def test_files_from_before_the_bias_shrank_along_score_as_they_did(tmp_path: Path) -> None:
     """Their length was solved for with the bias as it is."""
     detector = Detector(WEIGHT, np.arange(5.0)).fit(TRAIN)
-    detector.save(tmp_path / "detector.safetensors")
-    with safe_open(tmp_path / "detector.safetensors", "np") as file:
-        metadata = file.metadata()
-    about = json.loads(metadata["info"])
-    del about["bias_scale"]
-    arrays = load_file(tmp_path / "detector.safetensors")
-    save_file(arrays, tmp_path / "older.safetensors", metadata={**metadata, "info": json.dumps(about)})
-    older = Detector.load(tmp_path / "older.safetensors")
-    assert older.embedding_length == detector.embedding_length
-    np.testing.assert_array_equal(older.scaled_head[1], np.arange(5.0))
+    loaded = older(detector, tmp_path, "bias_scale", "label_noise")
+    assert loaded.embedding_length == detector.embedding_length
+    np.testing.assert_array_equal(loaded.scaled_head[1], np.arange(5.0))
+
+
+def test_files_from_before_label_noise_score_as_they_did(tmp_path: Path) -> None:
+    """As of norm 1 with a head of their length, which "paper" believes entirely; also when saved anew."""
+    detector = Detector(WEIGHT, np.arange(5.0)).fit(TRAIN)
+    loaded = older(detector, tmp_path, "label_noise")
+    expected = by_pseudo_inverse(*detector.scaled_head, TRAIN, TRAIN, "paper")["regret"]
+    again = older(loaded, tmp_path)
+    for one in (loaded, again):
+        assert (one.embedding_scale, one.label_noise) == ("auto", 0.0)
+        np.testing.assert_allclose(one.score(TRAIN), expected, rtol=1e-9)
+    assert not np.allclose(detector.score(TRAIN), expected, rtol=1e-3)
+    np.testing.assert_array_equal(loaded.fit(TRAIN).score(TRAIN), detector.score(TRAIN))

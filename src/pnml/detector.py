@@ -53,11 +53,10 @@ class Detector:
         weight: the last linear layer's weight, shape (C, M).
         bias: its bias, shape (C,); zeros when left out.
         embedding_scale: "auto" gives every embedding the one length at which the model is neither certain nor clueless
-            about the training set, never believes it entirely, and sees near- and far-OOD; "paper" scales to norm 1, which reproduces the paper's
-            numbers; "natural" leaves embeddings as they are.
+            about the training set, never believes it entirely, and sees near- and far-OOD; "paper" scales to norm 1,
+            which reproduces the paper's numbers; "natural" leaves embeddings as they are.
 
     Attributes:
-        label_noise: the share of labels taken to be drawn at random, so that no p is certain: 0, but for "auto".
         threshold: the calibrated :class:`~pnml.calibration.Threshold`, None before :meth:`calibrate`.
 
     >>> import numpy as np
@@ -74,12 +73,11 @@ class Detector:
         if embedding_scale not in EMBEDDING_SCALES:
             raise ValueError(f"embedding_scale must be one of {EMBEDDING_SCALES}, got {embedding_scale!r}")
         self.embedding_scale = embedding_scale
-        self.label_noise = LABEL_NOISE if embedding_scale == "auto" else 0.0
         self.threshold: Threshold | None = None
         self.correlation = self._empty_correlation()
         self._subspace: Subspace | None = None
         self._scorers: dict[type, Quick | Fused] = {}
-        self._scales: tuple[float, float] | None = None
+        self._scales: tuple[float, float, float] | None = None
         self._placed_head: Placed | None = None
 
     @property
@@ -115,20 +113,25 @@ class Detector:
     @property
     def embedding_length(self) -> float:
         """The length that embeddings of norm 1 are given for their p: 1, but for "auto"."""
-        return self._both_scales[0]
+        return self._all_scales[0]
 
     @property
     def bias_scale(self) -> float:
         """What the bias is multiplied by for that p: 1, but for "auto", where it shrinks along with the embeddings."""
-        return self._both_scales[1]
+        return self._all_scales[1]
 
     @property
-    def _both_scales(self) -> tuple[float, float]:
+    def label_noise(self) -> float:
+        """The share of labels taken to be drawn at random, so that no p is certain: 0, but for "auto"."""
+        return self._all_scales[2]
+
+    @property
+    def _all_scales(self) -> tuple[float, float, float]:
         if self._scales is None:
             if self.embedding_scale != "auto":
-                return 1.0, 1.0
+                return 1.0, 1.0, 0.0
             _ = self.subspace  # says what is missing if nothing was fitted
-            self._scales = balanced_scales(self.correlation, self.weight, self.bias)
+            self._scales = *balanced_scales(self.correlation, self.weight, self.bias), LABEL_NOISE
         return self._scales
 
     @property
@@ -299,7 +302,6 @@ class Detector:
         """Read a detector written by :meth:`save`."""
         arrays, info = load_state(path, _KIND, _VERSION)
         detector = cls(arrays["weight"], arrays["bias"], embedding_scale=info["embedding_scale"])
-        detector.label_noise = info.get("label_noise", 0.0)
         detector._subspace = Subspace(arrays["eigenvalues"], arrays["eigenvectors"], info["count"])
         detector.correlation = Correlation.restore(
             detector._subspace.correlation,
@@ -309,7 +311,7 @@ class Detector:
             sample=RowSample.from_arrays(arrays),
         )
         if "embedding_length" in info:
-            detector._scales = info["embedding_length"], info.get("bias_scale", 1.0)
+            detector._scales = info["embedding_length"], info.get("bias_scale", 1.0), info.get("label_noise", 0.0)
         if info["threshold"] is not None:
             held = dict(info["threshold"], interval=tuple(info["threshold"]["interval"]))
             detector.threshold = Threshold(**held, scores=arrays["calibration_scores"])

@@ -14,9 +14,9 @@ Two rearrangements make this exact over the whole closed range of ``p`` and ``t`
 ``genie_i − p_i = v_i (1 − genie_i)`` free of cancellation, so that small regrets keep all their digits.
 
 That is three exponentials a class, the one of the softmax included; with label noise p is at hand, no power of it
-vanishes, and ``v = p (p^−t − 1)`` saves one for the logarithm of the noisy p. ``1 − genie`` may lose digits near ``p = 1``
-without harm: with δ = 1 − p of the most probable class, its term is about t δ², and those of the others t δ log(1/δ)
-or more.
+vanishes, and ``v = p (p^−t − 1)`` saves one for the logarithm of the noisy p. ``1 − genie`` may lose digits near
+``p = 1`` without harm: with δ = 1 − p of the most probable class, its term is about t δ², and those of the others
+t δ log(1/δ) or more.
 """
 
 from __future__ import annotations

@@ -122,8 +122,9 @@ def by_batch(
 ) -> list[Array]:
     """Give what :func:`assess` or :func:`regret` gives for any number of embeddings (n, M), chunk by chunk, in float64.
 
-    The options are those of :func:`ingredients`. Each quantity comes in the library and working precision of the embeddings. The last is the regret: it is not finite
-    where an embedding is not, which is looked at once, at the end, so that no chunk waits for another.
+    The options are those of :func:`ingredients`. Each quantity comes in the library and working precision of the
+    embeddings. The last is the regret: it is not finite where an embedding is not, which is looked at once, at the end,
+    so that no chunk waits for another.
     """
     xp = compat.array_namespace(x)
     rows = x if has_float64(x) else to_numpy(x)

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
-import numpy as np
+from typing import TYPE_CHECKING
+
 import torch
-from scipy.special import softmax
 from torch import Tensor, nn
 
-from oracles import balanced_head
+from oracles import by_pseudo_inverse
+
+if TYPE_CHECKING:
+    import numpy as np
 
 CLASSES, FEATURES = 4, 20
 
@@ -42,14 +45,6 @@ def inputs(n: int, seed: int, scale: float = 1.0) -> Tensor:
 
 
 def naive_regret(rows: Tensor, train: Tensor, head: nn.Linear, embedding_scale: str = "auto") -> np.ndarray:
-    """The theorem in float64, from the singular values of the training rows, none of which is cut off."""
-    weight, bias = (t.detach().double().numpy() for t in (head.weight, head.bias))
-    unit, unit_train = (nn.functional.normalize(x.double()).numpy() for x in (rows, train))
-    _, singular, directions = np.linalg.svd(unit_train, full_matrices=False)
-    h = np.square(unit @ directions.T / singular).sum(axis=1)
-    length = 1.0
-    if embedding_scale == "auto":
-        length, bias = balanced_head(train.double().numpy(), weight, bias)
-    p = softmax(length * unit @ weight.T + bias, axis=1)
-    t = (h / (1 + h))[:, None]
-    return np.asarray(np.log((p / (p + p**t * (1 - p))).sum(axis=1)))
+    """The theorem in float64, from the training rows themselves."""
+    weight, bias, seen, fresh = (t.detach().double().numpy() for t in (head.weight, head.bias, train, rows))
+    return by_pseudo_inverse(weight, bias, seen, fresh, embedding_scale)["regret"]

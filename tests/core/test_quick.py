@@ -43,8 +43,8 @@ def problems(draw: st.DrawFn) -> tuple[Detector, Matrix]:
     along = np.linalg.svd(train, full_matrices=False)[2]
     x = np.vstack([test, train[:10], rng.normal(size=(10, width)), even, along, np.zeros((1, width))])
     x = x * draw(st.sampled_from([1.0, 1.0, 1.0, 1e-25, 1e25]))
-    scale: EmbeddingScale = draw(st.sampled_from(["paper", "natural"]))
-    if scale == "paper":
+    scale: EmbeddingScale = draw(st.sampled_from(["auto", "paper", "natural"]))
+    if scale != "natural":
         train = train[np.abs(train).max(axis=1) > 0]
     assume(len(train))
     weight = rng.normal(size=(draw(st.integers(2, 12)), width)) * draw(st.sampled_from([0.1, 1.0, 10.0]))
@@ -56,7 +56,8 @@ def problems(draw: st.DrawFn) -> tuple[Detector, Matrix]:
 def test_a_trusted_regret_is_within_the_limit(case: tuple[Detector, Matrix], library: Any) -> None:
     detector, x = case
     exact = detector.score(x)
-    quick = Quick(detector.weight, detector.bias, detector.subspace, detector.embedding_scale)
+    noise = detector.label_noise
+    quick = Quick(*detector.scaled_head, detector.subspace, detector.embedding_scale, label_noise=noise)
     found, trusted = (np.asarray(part) for part in quick.score(library(x)))
     assert found.dtype == np.float32
     assert (np.abs(found - exact)[trusted] <= LARGEST_ERROR * exact[trusted]).all()

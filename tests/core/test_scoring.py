@@ -12,6 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oracles import NOISE
 from pnml import Correlation, Detector, Subspace, scoring
 from pnml.quick import Quick, quick_regret
 from pnml.scaling import EMBEDDING_SCALES
@@ -138,15 +139,16 @@ def test_no_step_of_scoring_looks_at_a_value() -> None:
         quick = Quick(weight, bias, detector.subspace, "paper")
         x = torch.empty(50, 80, device="meta")
         limits = detector.subspace.outside_limits(1e-7)
+        options: dict[str, Any] = {"embedding_scale": "auto", "label_noise": NOISE}
         for dtype in (torch.float64, torch.float32):
             constants = [
                 torch.empty(c.shape, dtype=dtype, device="meta") for c in quick.constants.beside(torch.empty(0), dtype)
             ]
             head, basis, reach = (constants[0], constants[1]), (constants[2], constants[3]), constants[4]
             for function in (scoring.assess, scoring.regret):
-                *_, regrets = function(x.to(dtype), head, basis, limits, embedding_scale="paper", in_range=True)
+                *_, regrets = function(x.to(dtype), head, basis, limits, in_range=True, **options)
                 assert (regrets.shape, regrets.device.type) == ((50,), "meta")
-            _, trusted = quick_regret(x.to(dtype), head, basis, limits, reach, scale="paper")
+            _, trusted = quick_regret(x.to(dtype), head, basis, limits, reach, **options)
             assert trusted.dtype == torch.bool
 
 
@@ -155,7 +157,7 @@ def test_compiled_scores_are_the_scores(precision: Any, monkeypatch: pytest.Monk
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
     scoring.compiled.cache_clear()
     weight, bias, train, x = problem(3)
-    detector = Detector(weight, bias, embedding_scale="paper").fit(train)
+    detector = Detector(weight, bias).fit(train)
     rows = torch.tensor(x, dtype=torch.float32)
     plain = detector.score(rows, precision=precision)
     np.testing.assert_array_equal(detector.score(rows, precision=precision, compiled=True), plain)

@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import logsumexp, softmax
 from sklearn.metrics import roc_auc_score
 
-from oracles import balanced_head
+from oracles import NOISE, balanced_head, by_pseudo_inverse
 from pnml import Detector
 from pnml.data import ImageSet
 from pnml.methods import GROUPS, METHODS, PEERS, REGRETS, Method, MethodFailedError, Outputs, View
@@ -111,16 +111,10 @@ class Oracle:
         return np.asarray(-logits.max(axis=1))
 
     def pnml(self, z: Array, _: Array) -> Array:
-        return self.regret(z, *balanced_head(self.z, self.weight, self.bias))
+        return by_pseudo_inverse(self.weight, self.bias, self.z, z)["regret"]
 
     def pnml_paper(self, z: Array, _: Array) -> Array:
-        return self.regret(z, 1.0, self.bias)
-
-    def regret(self, z: Array, length: float, bias: Array) -> Array:
-        unit, train = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (z, self.z))
-        h = np.einsum("ij,jk,ik->i", unit, np.linalg.inv(train.T @ train), unit)
-        p, t = softmax(length * unit @ self.weight.T + bias, axis=1), (h / (1 + h))[:, None]
-        return np.asarray(np.log((p / (p + p**t * (1 - p))).sum(axis=1)))
+        return by_pseudo_inverse(self.weight, self.bias, self.z, z, "paper")["regret"]
 
     def pytorch_ood_pnml(self, z: Array, logits: Array) -> Array:
         return np.asarray(self.pnml_paper(z, logits) / np.log(CLASSES))
@@ -175,13 +169,17 @@ def test_settings_state_the_packages_defaults(labelled: View, detector: Detector
     }
 
 
-def test_settings_of_the_regrets_state_their_length(labelled: View, detector: Detector) -> None:
+def test_settings_of_the_regrets_state_their_length_and_noise(labelled: View, detector: Detector) -> None:
     oracle = Oracle(labelled)
     stated = {name: regret().fit(labelled, detector).settings for name, regret in REGRETS.items()}
     auto, _ = balanced_head(oracle.z, oracle.weight, oracle.bias)
     assert stated == {
-        "pnml": {"embedding_scale": "auto", "embedding_length": pytest.approx(auto, rel=1e-5)},
-        "pnml-paper": {"embedding_scale": "paper", "embedding_length": 1.0},
+        "pnml": {
+            "embedding_scale": "auto",
+            "embedding_length": pytest.approx(auto, rel=1e-5),
+            "label_noise": NOISE,
+        },
+        "pnml-paper": {"embedding_scale": "paper", "embedding_length": 1.0, "label_noise": 0.0},
     }
 
 

@@ -1,0 +1,107 @@
+"""Label noise: p with a floor, so that no certainty of the head silences what the training set has not seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import array_api_strict
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import softmax
+
+from oracles import NOISE
+from pnml import Detector, regret
+from pnml.learner import noisy_softmax, regrets
+from pnml.quick import Quick
+
+from .strategies import Matrix, home, log_probabilities, modest, seeds, xtgs
+
+shares = st.floats(1e-9, 1)
+
+
+def test_no_noise_leaves_the_softmax() -> None:
+    logits = np.random.default_rng(0).normal(size=(20, 5)) * np.geomspace(1e-3, 1e4, 20)[:, None]
+    np.testing.assert_allclose(noisy_softmax(logits, 0.0), softmax(logits, axis=1), rtol=1e-12, atol=1e-300)
+
+
+@modest
+@given(log_probabilities(), shares)
+def test_a_share_of_the_labels_might_be_any(log_p: Matrix, share: float) -> None:
+    """The label passes a channel that replaces a share of what is sent."""
+    classes = len(log_p)
+    channel = (1 - share) * np.eye(classes) + np.full((classes, classes), share / classes)
+    found = noisy_softmax(log_p + 5, share)
+    np.testing.assert_allclose(found, channel @ np.exp(log_p), rtol=1e-12)
+    assert found.sum() == pytest.approx(1, rel=1e-12)
+    assert (found >= share / classes).all()
+
+
+@modest
+@given(log_probabilities(), shares, xtgs)
+def test_their_regret_is_that_of_the_theorem(log_p: Matrix, share: float, t: float) -> None:
+    """Which is held to 50 digits elsewhere; the noise lets it be found with one exponential less."""
+    p = noisy_softmax(log_p, share)
+    found = regrets(np.log(p), np.array([t]), p)
+    np.testing.assert_allclose(found, regret(p, t), rtol=1e-12)
+
+
+@pytest.mark.parametrize("convert", [np.asarray, torch.tensor, jnp.asarray, array_api_strict.asarray])
+def test_arrays_of_any_library_come_out_as_they_went_in(convert: Any) -> None:
+    logits = convert(np.log(np.array([[0.9, 0.1], [0.5, 0.5]], dtype=np.float32)))
+    found = noisy_softmax(logits, 0.5)
+    assert isinstance(found, type(logits))
+    assert found.dtype == logits.dtype
+    np.testing.assert_allclose(home(found), [[0.7, 0.3], [0.5, 0.5]], rtol=1e-6)
+
+
+def certain_problem(seed: int, classes: int, sureness: float) -> tuple[Detector, Matrix, Matrix]:
+    """Give a detector, rows whose class it has no doubt about, and their leverages, by the inverse.
+
+    All training rows but one are without their last feature, by which the head is ``sureness`` times as sure.
+    """
+    rng = np.random.default_rng(seed)
+    weight = rng.normal(size=(classes, 9))
+    train = 4 * weight[rng.integers(classes, size=300)] + rng.normal(size=(300, 9))
+    last = np.eye(9)[8]
+    train = np.vstack([train * (1 - last), last])
+    weight[:, 8] = sureness * np.eye(classes)[0]
+    x = rng.normal(size=(20, 9)) * (1 - last)
+    x = x / np.linalg.norm(x, axis=1, keepdims=True) + np.geomspace(0.5, 50, 20)[:, None] * last
+    units, seen = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (x, train))
+    h = np.einsum("ij,jk,ik->i", units, np.linalg.inv(seen.T @ seen), units)
+    return Detector(weight).fit(train), x, h
+
+
+@modest
+@given(seeds, st.integers(2, 20), st.sampled_from([1e3, 1e6]))
+def test_certainty_does_not_silence_leverage(seed: int, classes: int, sureness: float) -> None:
+    detector, x, h = certain_problem(seed, classes, sureness)
+    t, other = h / (1 + h), NOISE / classes
+    sure = 1 - (classes - 1) * other
+    genies = [p / (p + p**t * (1 - p)) for p in (sure, other)]
+    found = detector.score(x)
+    silenced = Detector(*detector.scaled_head, embedding_scale="paper").merge(detector.correlation)
+    np.testing.assert_allclose(found, np.log(genies[0] + (classes - 1) * genies[1]), rtol=1e-9)
+    assert (np.argsort(found) == np.argsort(h)).all()
+    assert (silenced.score(x) < 1e-20).all()
+
+
+@modest
+@given(seeds)
+def test_nor_in_float32(seed: int) -> None:
+    detector, x, _ = certain_problem(seed, 7, 100)
+    noise = detector.label_noise
+    quick = Quick(*detector.scaled_head, detector.subspace, "auto", label_noise=noise)
+    found, trusted = quick.score(x.astype(np.float32))
+    assert trusted.all()
+    np.testing.assert_allclose(found, detector.score(x), rtol=1e-4)
+
+
+def test_only_auto_has_its_doubts() -> None:
+    rows = np.random.default_rng(0).normal(size=(50, 2))
+    for scale, noise in {"auto": NOISE, "paper": 0.0, "natural": 0.0}.items():
+        assert Detector(np.eye(2), embedding_scale=scale).fit(rows).label_noise == noise
