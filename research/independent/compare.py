@@ -1,7 +1,8 @@
 """Score every method on every stored network: ``PYTHONPATH=research python research/independent/compare.py FILES``.
 
 Writes independent.json and the tables of independent.md. Networks that the JSON holds already are not run again;
-``--repaired`` adds what "auto" has on each since the bias shrinks along, and touches nothing else.
+``--again NAME`` adds what "auto" has on each by now, under that name, and touches nothing else: "repaired" since the
+bias shrinks along, "noisy" since it allows for label noise.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ RESULTS = Path(__file__).parent / "independent.json"
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", type=Path)
-    parser.add_argument("--repaired", action="store_true")
+    parser.add_argument("--again", metavar="NAME")
     args = parser.parse_args()
     files = args.files
     torch.set_num_threads(1)
     held: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {"networks": {}}
-    for path in files if args.repaired else ():
-        held["networks"][path.stem]["repaired"] = measure(path, ("pnml",))["auroc"]["pnml"]
+    for path in files if args.again else ():
+        held["networks"][path.stem][args.again] = measure(path, ("pnml",))["auroc"]["pnml"]
     for path in files:
         if path.stem not in held["networks"]:
             held["networks"][path.stem] = measure(path)
