@@ -46,7 +46,8 @@ def draw(axis: plt.Axes, study: Study) -> None:
         name = f"near: {label(near[0])}" if kind == "near" else f"far: mean of {len(study.oods) - 1} sets"
         axis.plot(fractions, lines[kind], color=colour, lw=2, label=name)
         axis.axhline(msp[kind], color=colour, lw=1, ls=":")
-    auto = balanced_length(study.held["train"], study.weight, study.bias) / study.mean_norm
+    rows, mean = study.held["train"], study.mean_norm
+    auto = balanced_length(rows, study.weight, study.bias, mean_norm=mean) / mean
     for at, name in ((1 / study.mean_norm, "paper"), (auto, "auto")):
         axis.axvline(at, color=MARK, lw=1, ls="--" if name == "paper" else "-")
         axis.text(at, 38.5, f" {name}", color=MARK, fontsize=9)
