@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 
     from pnml import Detector
 
-DTYPES = {"float64": torch.float64, "float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.bfloat16}
+DTYPES = {
+    "float64": torch.float64,
+    "float32": torch.float32,
+    "tf32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
 
 
 class Bench:
@@ -92,6 +98,7 @@ class Scorer:
     def __init__(self, detector: Detector, kind: str, x: Tensor) -> None:
         self.detector, self.kind = detector, kind
         dtype = DTYPES[kind]
+        self.options = {"embedding_scale": detector.embedding_scale, "label_noise": detector.label_noise}
         quick = Quick(*detector.scaled_head, detector.subspace, detector.embedding_scale)
         weight, bias, whitening, null_space, self.reach = quick.constants.beside(x, dtype)
         self.head, self.basis = (weight, bias), (whitening, null_space)
@@ -100,10 +107,9 @@ class Scorer:
     def __call__(self, x: Tensor, *, fused: bool = False) -> Tensor:
         """Give the regrets of embeddings (n, M), of "float32" with the bounds of their errors on the way."""
         function: Callable[..., tuple[Tensor, ...]] = regret
-        options: dict[str, Any] = {"embedding_scale": self.detector.embedding_scale}
-        options |= {"leave_one_out_error": None, "in_range": True}
+        options: dict[str, Any] = {**self.options, "leave_one_out_error": None, "in_range": True}
         if self.kind == "float32":
-            function, options = quick_regret, {"scale": self.detector.embedding_scale, "reach": self.reach}
+            function, options = quick_regret, {**self.options, "reach": self.reach}
         function = compiled(function) if fused else function
         with products_in(self.kind):
             return torch.cat(

@@ -41,7 +41,8 @@ def real(bench: Bench, folder: Path) -> dict[str, Any]:
 
 def one_network(bench: Bench, detector: Detector, held: dict[str, Tensor]) -> dict[str, Any]:
     sets = {name: x.to(bench.device) for name, x in held.items() if name == "test" or name.startswith("ood/")}
-    quick = Quick(*detector.scaled_head, detector.subspace, detector.embedding_scale)
+    held_by = *detector.scaled_head, detector.subspace, detector.embedding_scale
+    quick = Quick(*held_by, label_noise=detector.label_noise)
     values = detector.subspace.eigenvalues
     found: dict[str, Any] = {
         "features": detector.n_features,
@@ -57,14 +58,14 @@ def one_network(bench: Bench, detector: Detector, held: dict[str, Tensor]) -> di
     regrets["float32 as offered"] = {
         name: detector.score(x, precision="float32").double().cpu().numpy() for name, x in sets.items()
     }
-    kernel = Fused(*detector.scaled_head, detector.subspace, detector.embedding_scale)
-    found["typical_tf32_error"] = kernel.typical_error
+    kernel = Fused(*held_by, label_noise=detector.label_noise)
+    found["typical_float16_error"] = kernel.typical_error
     if kernel.suits(sets["test"]):
-        found["doubtful_share_fused"] = {
+        found["doubtful_share_float16"] = {
             name: 1 - float(kernel.score(x)[1].double().mean()) for name, x in sets.items()
         }
-        regrets["fused"] = {
-            name: detector.score(x, precision="tf32").double().cpu().numpy() for name, x in sets.items()
+        regrets["float16 as offered"] = {
+            name: detector.score(x, precision="float16").double().cpu().numpy() for name, x in sets.items()
         }
     reference = regrets["float64"]
     for kind, by_set in regrets.items():

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Detector", "FewRowsWarning", "Precision", "assess", "head_digest"]
 
-Precision = Literal["float64", "float32", "tf32"]
+Precision = Literal["float64", "float32", "float16"]
 """``"float64"``: exact to rounding. ``"float32"``: quick, and exact wherever float32 might be off by more than 1 %.
-``"tf32"``: quicker on a GPU, and exact wherever roundings that do not conspire might add up to more than 1 %."""
+``"float16"``: quicker on a GPU, and exact wherever roundings that do not conspire might add up to more than 1 %."""
 
 _KIND, _VERSION = "pnml.detector", 1
-_SCORERS: dict[str, tuple[type[Quick | Fused], ...]] = {"float64": (), "float32": (Quick,), "tf32": (Fused, Quick)}
+_SCORERS: dict[str, tuple[type[Quick | Fused], ...]] = {"float64": (), "float32": (Quick,), "float16": (Fused, Quick)}
 
 
 class FewRowsWarning(UserWarning):
@@ -201,11 +201,11 @@ class Detector:
             leave_one_out: say that the embeddings *are* training rows; each is then scored as if it had not been seen.
             precision: "float64" is exact, also for embeddings in float32. "float32" takes about half the time on NumPy
                 and PyTorch arrays: every regret whose error might exceed 1 % is found and computed in float64 after
-                all, as are leave-one-out regrets. "tf32" is one kernel for NVIDIA GPUs, several times as fast, whose
-                first call takes half a minute: every regret whose error is *estimated* above 1 % goes to float64. It is
+                all, as are leave-one-out regrets. "float16" is one kernel for NVIDIA GPUs, several times as fast, whose
+                first call takes some seconds: every regret whose error is *estimated* above 1 % goes to float64. It is
                 "float32" for other arrays, over 256 classes, and training rows that do not span all features.
-            compiled: let ``torch.compile`` fuse the work on PyTorch tensors; the kernel of "tf32" needs none. Its first
-                call takes up to a minute: worth it on a GPU, for many millions of embeddings.
+            compiled: let ``torch.compile`` fuse the work on PyTorch tensors; the kernel of "float16" needs none. Its
+                first call takes up to a minute: worth it on a GPU, for many millions of embeddings.
         """
         if precision not in get_args(Precision):
             raise ValueError(f"precision must be one of {get_args(Precision)}, got {precision!r}")

@@ -1,21 +1,26 @@
-"""Regrets in one kernel on an NVIDIA GPU, by products of TF32, which keeps eleven binary digits of each factor.
+"""Regrets in one kernel on an NVIDIA GPU, by products of float16, which keeps eleven binary digits of each factor.
 
-Each entry of an embedding x and of the whitening W is off by up to u = 2⁻¹¹ of itself, beside what all embeddings have
-in common. Where these roundings do not conspire, they move Wᵀx by about ``√2 u √(Σ_k x_k² ‖W_k‖²)``, where ‖W_k‖² is
-the k-th diagonal entry of S⁺. A typical training row has x_k² = S_kk / N and h = rank / N, so the share of its √h that
-is wrong is about ::
+Each entry of an embedding x and of the whitening W is rounded to the nearest number of float16 and so off by up to
+u = 2⁻¹¹ of itself. Where these roundings do not conspire, they move Wᵀx by about ``√2 u √(Σ_k x_k² ‖W_k‖²)``, where
+‖W_k‖² is the k-th diagonal entry of S⁺. A typical training row has x_k² = S_kk / N and h = rank / N, so the share of
+its √h that is wrong is about ::
 
     √2 u √(Σ_k S_kk S⁺_kk / rank)
 
 or less, as most of what moves Wᵀx does not move its length. Logits, and with them log p, are off likewise. The kernel
 estimates both for every row. A row that may be further off than ``LARGEST_ERROR`` is not given, nor is one whose
 squares leave float32. It is an estimate: a bound like those of :mod:`pnml.quick`, for roundings that all add up, would
-be too wide for any row. And TF32 cannot tell whether a row leaves the span of the training rows, so those must span
+be too wide for any row. And float16 cannot tell whether a row leaves the span of the training rows, so those must span
 everything.
 
-Weight and whitening are rounded to the nearest number of TF32 beforehand. Of an embedding the tensor cores leave out
-the digits that TF32 has not. All that does to the length of an embedding is made up for, and what is left is noise in
-its direction.
+float16 has few exponents, and keeps its eleven digits from 2⁻¹⁴ to 65,504 only. :mod:`pnml._factors` scales features,
+weight and whitening such that typical entries are about 1, and the kernel each row, by what some of its features are.
+What is smaller than 2⁻¹⁴ then counts in the estimate as if it were that; a row with an entry that is larger than 65,504
+is not given. Sums are of float32, as is all that comes after the products. Label noise keeps log p from being steep,
+which the estimate makes no use of.
+
+There are two kernels: :mod:`pnml._hopper_kernel` for GPUs like the H100 and H200, and :mod:`pnml._fused_kernel` for all
+others, and where the first does not suit. They do the same; the first is more than twice as fast.
 """
 
 from __future__ import annotations
@@ -23,37 +28,50 @@ from __future__ import annotations
 import math
 from functools import cache, cached_property
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import array_api_compat as compat
 import numpy as np
 
-from pnml._arrays import Array, Placed, precision
+from pnml._arrays import Array, precision
+from pnml._factors import factors
 from pnml._rows import by_chunk, squares
 from pnml.quick import LARGEST_ERROR
 
 if TYPE_CHECKING:
+    from pnml._factors import Factors
+    from pnml._fused_kernel import Blocks
+    from pnml._hopper_kernel import Tiles
     from pnml.scaling import EmbeddingScale
     from pnml.subspace import Subspace
 
 MOST_CLASSES = 256
 """How many logits of a row fit into the registers."""
 
-_PADDING = 256  # no block of the kernel is wider
 _ROUNDING = math.sqrt(2) * 2.0**-11  # of a product's two factors
 
 
 class Fused:
-    """A detector's scores in TF32; the arguments are those of :class:`~pnml.quick.Quick`.
+    """A detector's scores in float16; the arguments are those of :class:`~pnml.quick.Quick`.
 
     Attributes:
         typical_error: the estimated error of a typical training row's regret, relative to it.
+        hopper: whether the kernel for Hopper is used where it suits: of all detectors, until it fails.
     """
 
+    hopper: ClassVar[bool] = True
+
     def __init__(
-        self, weight: np.ndarray[Any, Any], bias: np.ndarray[Any, Any], subspace: Subspace, scale: EmbeddingScale
+        self,
+        weight: np.ndarray[Any, Any],
+        bias: np.ndarray[Any, Any],
+        subspace: Subspace,
+        scale: EmbeddingScale,
+        *,
+        label_noise: float = 0.0,
     ) -> None:
-        self.weight, self.bias, self.subspace, self.embedding_scale = weight, bias, subspace, scale
+        self.weight, self.bias, self.subspace = weight, bias, subspace
+        self.embedding_scale, self.label_noise = scale, label_noise
         strength = squares(subspace.eigenvectors * np.sqrt(subspace.eigenvalues))  # S_kk
         with np.errstate(all="ignore"):  # a weight too large makes an error too large
             of_class = weight**2 @ strength
@@ -66,20 +84,8 @@ class Fused:
             of_root / math.sqrt(max(1, subspace.rank)) + of_logits / math.sqrt(max(1, subspace.count))
         )
 
-    @cached_property
-    def constants(self) -> Placed:
-        """What the kernel needs, in blocks: whitening column by column, weight and bias of each class, and reach."""
-        classes = len(self.weight)
-        more = max(16, 1 << (classes - 1).bit_length()) - classes
-        return Placed(
-            _nearest(_padded(self.subspace.whitening.T, -self.subspace.rank % _PADDING)),
-            _nearest(_padded(self.weight, more)),
-            np.pad(self.bias, (0, more), constant_values=-1e30),  # no logit
-            _padded(self.reach, 0),
-        )
-
     def suits(self, x: Array) -> bool:
-        """Tell whether most regrets will be certain enough, by the training set, and ``x`` lies where TF32 is."""
+        """Tell whether most regrets will be certain enough, by the training set, and ``x`` lies where kernels run."""
         if self.subspace.rank < self.subspace.n_features or len(self.weight) > MOST_CLASSES:
             return False
         return self.typical_error <= LARGEST_ERROR and _is_taken(x)
@@ -91,29 +97,42 @@ class Fused:
             x: embeddings.
             compiled: makes no difference, as the kernel always is.
         """
-        from pnml._fused_kernel import regrets
-
         xp = compat.array_namespace(x)
-        constants = self.constants.beside(x, xp.float32)
-        options: dict[str, Any] = {"classes": len(self.weight), "unit_norm": self.embedding_scale != "natural"}
-        found = xp.concat(by_chunk(lambda chunk: regrets(chunk, constants, **options), x, xp.float32))
+        whole = x.dtype == xp.float32  # or a copy of it would have to be
+        found = self._regrets(x) if whole else xp.concat(by_chunk(self._regrets, x, xp.float32))
         return found, xp.isfinite(found)
 
+    def _regrets(self, x: Array) -> Array:
+        from pnml import _fused_kernel, _hopper_kernel
 
-def _padded(rows: np.ndarray[Any, Any], more: int) -> np.ndarray[Any, Any]:
-    """Append zeros in float32: to each row as many as blocks have too many, and more rows."""
-    with np.errstate(over="ignore"):
-        narrow = rows.astype(np.float32)
-    return np.ascontiguousarray(np.pad(narrow, ((0, more), (0, -rows.shape[1] % _PADDING))))
+        options: dict[str, Any] = {"unit_norm": self.embedding_scale != "natural", "label_noise": self.label_noise}
+        x = x.contiguous()
+        if Fused.hopper and _hopper_kernel.suits(x, len(self.weight)):
+            try:
+                return _hopper_kernel.regrets(x, self._tiles, **options)
+            except Exception:  # noqa: BLE001 - Triton calls experimental what it needs, and the other does without
+                Fused.hopper = False
+        return _fused_kernel.regrets(x, self._blocks, **options)
 
+    @cached_property
+    def _factors(self) -> Factors:
+        return factors(self.weight, self.bias, self.subspace, self.reach)
 
-def _nearest(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Round float32 to the nearest number of TF32, whose last 13 bits are zero."""
-    return ((rows.view(np.int32) + 4096) & -8192).view(np.float32)
+    @cached_property
+    def _tiles(self) -> Tiles:
+        from pnml._hopper_kernel import Tiles
+
+        return Tiles(self._factors)
+
+    @cached_property
+    def _blocks(self) -> Blocks:
+        from pnml._fused_kernel import Blocks
+
+        return Blocks(self._factors)
 
 
 def _is_taken(x: Array) -> bool:
-    """Tell whether the kernel takes such embeddings: float32 or less, on a GPU that has TF32, no gradients wanted."""
+    """Tell whether a kernel takes such embeddings: float32 or less, on a GPU since Ampere, no gradients wanted."""
     if not compat.is_torch_array(x) or x.device.type != "cuda" or precision(x) < 1e-12 or not _has_triton():
         return False
     import torch

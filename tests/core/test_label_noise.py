@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import array_api_strict
 import jax.numpy as jnp
@@ -19,6 +19,9 @@ from pnml.learner import noisy_softmax, regrets
 from pnml.quick import Quick
 
 from .strategies import Matrix, home, log_probabilities, modest, seeds, xtgs
+
+if TYPE_CHECKING:
+    from pnml.scaling import EmbeddingScale
 
 shares = st.floats(1e-9, 1)
 
@@ -103,5 +106,6 @@ def test_nor_in_float32(seed: int) -> None:
 
 def test_only_auto_has_its_doubts() -> None:
     rows = np.random.default_rng(0).normal(size=(50, 2))
-    for scale, noise in {"auto": NOISE, "paper": 0.0, "natural": 0.0}.items():
+    noises: dict[EmbeddingScale, float] = {"auto": NOISE, "paper": 0.0, "natural": 0.0}
+    for scale, noise in noises.items():
         assert Detector(np.eye(2), embedding_scale=scale).fit(rows).label_noise == noise
