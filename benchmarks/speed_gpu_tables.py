@@ -13,7 +13,6 @@ def gpu_markdown(record: dict[str, Any]) -> list[str]:
     shown = (
         ("ceilings", ceilings),
         ("fit", fits),
-        ("fit parts", fit_parts),
         ("score", scores),
         ("fused", fused),
         ("real", real),
@@ -54,26 +53,6 @@ def fits(section: dict[str, Any]) -> list[str]:
         f"| {(one['peak_bytes'] or 0) / 1e9:.2f} GB |"
         for name, one in section.items()
     ]
-
-
-def fit_parts(section: dict[str, Any]) -> list[str]:
-    lines = [
-        f"**Where the time of a fit goes**, milliseconds; commit {section['commit']}. Scaling and products were timed",
-        "on some of the rows, and are shown for all of them in proportion. Compiled, and in blocks on and above the",
-        "diagonal, is not how it was done then:",
-        "",
-        "| rows × features | all | sample of the rows | norms and scaling | compiled | XᵀX | in 4 blocks |",
-        "|---|---:|---:|---:|---:|---:|---:|",
-    ]
-    for name, one in section.items():
-        if isinstance(one, dict):
-            rows = int(name.partition("x")[0])
-            parts = [one[part] * rows / one["chunk rows"] for part in ("scale eager", "scale compiled")]
-            large, size = ("large products", "z rows") if "z rows" in one else ("products", "chunk rows")
-            parts += [one[f"{large} {blocks} blocks"] * rows / one[size] for blocks in (1, 4)]
-            cells = [one["update"], one["sample"], *parts]
-            lines.append(f"| {name.replace('x', ' x ')} | " + " | ".join(f"{cell:.2f}" for cell in cells) + " |")
-    return lines
 
 
 def scores(section: dict[str, Any]) -> list[str]:

@@ -142,9 +142,9 @@ def fill(page: str, mark: str, lines: list[str]) -> str:
 
 
 def beside(path: Path) -> dict[str, Any]:
-    """Read the smaller GPU records that lie beside the large one."""
-    others = {"fused": path.with_name("fused.json"), "fit parts": path.with_name("fit_parts.json")}
-    return {name: json.loads(other.read_text(encoding="utf-8")) for name, other in others.items() if other.exists()}
+    """Read the record of the float16 kernel, if it lies beside the large one."""
+    other = path.with_name("fused.json")
+    return {"fused": json.loads(other.read_text(encoding="utf-8"))} if other.exists() else {}
 
 
 def main() -> None:
