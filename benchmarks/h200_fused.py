@@ -76,7 +76,7 @@ def compare(bench: Bench, x: Tensor, detector: Detector, noisy: Detector) -> dic
         with without_hopper():
             return detector.score(x, precision="float16")  # type: ignore[no-any-return]
 
-    noise = f"float16, {noisy.label_noise:.0%} label noise"
+    noise = f"float16, {100 * noisy.label_noise:g}% label noise"
     ways: dict[str, Callable[[Tensor], Tensor]] = {
         "float16": lambda x: detector.score(x, precision="float16"),
         noise: lambda x: noisy.score(x, precision="float16"),

@@ -11,7 +11,7 @@ from scipy.stats import entropy
 
 Matrix = np.ndarray[Any, Any]
 
-NOISE = 0.02
+NOISE = 0.005
 """The share of labels that "auto" takes to be drawn at random."""
 
 

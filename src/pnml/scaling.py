@@ -34,8 +34,8 @@ EMBEDDING_SCALES: tuple[str, ...] = get_args(EmbeddingScale)
 ENTROPY_LEFT = 0.25
 """The share of its entropy that p keeps, on average over the training set, at the length of ``"auto"``."""
 
-LABEL_NOISE = 0.02
-"""The share of labels that ``"auto"`` takes to be drawn at random: its p is (1 − 0.02) p + 0.02 / C."""
+LABEL_NOISE = 0.005
+"""The share of labels that ``"auto"`` takes to be drawn at random: its p is (1 − 0.005) p + 0.005 / C."""
 
 
 def row_scale(x: Array, embedding_scale: EmbeddingScale) -> Array:

@@ -167,7 +167,7 @@ def test_inspect_says_what_the_file_holds(files: Files) -> None:
     assert f"rank       5 of {FEATURES}" in said
     length, mean_norm = Detector.load(path).embedding_length, np.linalg.norm(files.train, axis=1).mean()
     scale = f"scale      auto: embeddings are made {length:.6g} long, {length / mean_norm:.2f} of their mean norm\n"
-    assert f"{scale}           2% of labels might be any\nrank" in said
+    assert f"{scale}           0.5% of labels might be any\nrank" in said
     assert "threshold  none: pnml calibrate sets one" in said
     assert "█████×××" in said
     succeeds("calibrate", path, "--embeddings", files / "held.npy")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from oracles import NOISE
 from pnml import Detector, _fused_kernel, _hopper_kernel
 from pnml._factors import Factors, factors
 from pnml._hopper_kernel import MOST_CLASSES, MOST_FEATURES, Tiles
@@ -106,7 +107,7 @@ def test_where_it_cannot_be_compiled_the_other_kernel_takes_over_for_good(monkey
         assert trusted.all()
     assert broken.call_count == 1
     assert other.call_count == 2
-    assert other.call_args.kwargs == {"unit_norm": True, "label_noise": 0.02}
+    assert other.call_args.kwargs == {"unit_norm": True, "label_noise": NOISE}
 
 
 class Absent:

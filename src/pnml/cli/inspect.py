@@ -50,7 +50,7 @@ def _scale(held: Detector) -> str:
         return held.embedding_scale
     share = held.embedding_length / held.correlation.mean_norm
     length = f"auto: embeddings are made {held.embedding_length:.6g} long, {share:.2f} of their mean norm"
-    return f"{length}\n{held.label_noise:.0%} of labels might be any" if held.label_noise else length
+    return f"{length}\n{100 * held.label_noise:g}% of labels might be any" if held.label_noise else length
 
 
 def _coloured(line: str) -> Text:
