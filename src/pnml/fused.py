@@ -20,7 +20,7 @@ is not given. Sums are of float32, as is all that comes after the products. Labe
 which the estimate makes no use of.
 
 There are two kernels: :mod:`pnml._hopper_kernel` for GPUs like the H100 and H200, and :mod:`pnml._fused_kernel` for all
-others, and where the first does not suit. They do the same; the first is more than twice as fast.
+others, and where the first does not suit. They do the same; the first is about twice as fast.
 """
 
 from __future__ import annotations
