@@ -19,6 +19,8 @@ try:  # the functions look these up among the names of this module
 except ImportError:  # pragma: no cover - nor is there a kernel then
     gluon = gl = hopper = mbarrier = tma = None
 
+copy = getattr(tma, "async_load", None) or getattr(tma, "async_copy_global_to_shared", None)  # its older name
+
 __all__ = [
     "by_thread",
     "fill",
@@ -73,7 +75,7 @@ def fill(  # pragma: no cover
     place, turn = n % tiles.shape[0], n // tiles.shape[0]
     mbarrier.wait(empty.index(place), (turn & 1) ^ 1)
     mbarrier.expect(full.index(place), tiles.shape[1] * 128)
-    tma.async_copy_global_to_shared(source, [row, column], full.index(place), tiles.index(place))
+    copy(source, [row, column], full.index(place), tiles.index(place))
 
 
 @part

@@ -136,6 +136,7 @@ class Compiled:
         return launch
 
 
+@pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")  # what Triton will do by default one day
 def test_it_can_be_compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("triton.experimental.gluon", reason="Triton is not installed")
     detector, x = fitted(100, 5)
