@@ -19,7 +19,7 @@ try:  # the functions look these up among the names of this module
 except ImportError:  # pragma: no cover - nor is there a kernel then
     gluon = gl = hopper = mbarrier = tma = None
 
-copy = getattr(tma, "async_load", None) or getattr(tma, "async_copy_global_to_shared", None)  # its older name
+copy: Any = getattr(tma, "async_load", None) or getattr(tma, "async_copy_global_to_shared", None)  # its older name
 
 __all__ = [
     "by_thread",
