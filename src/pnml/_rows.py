@@ -86,7 +86,7 @@ def seen_by_numpy(rows: Array) -> Array:
 
 
 def suit_kernels(rows: Array) -> bool:
-    """Tell whether :mod:`pnml._row_kernels` takes such rows: PyTorch's on an NVIDIA GPU, where Triton is and works."""
+    """Tell whether kernels take such rows: PyTorch's on an NVIDIA GPU since Ampere, where Triton is and works."""
     return compat.is_torch_array(rows) and rows.device.type == "cuda" and _runs_kernels(rows.device)
 
 

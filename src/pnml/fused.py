@@ -26,8 +26,7 @@ others, and where the first does not suit. They do the same; the first is about 
 from __future__ import annotations
 
 import math
-from functools import cache, cached_property
-from importlib.util import find_spec
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import array_api_compat as compat
@@ -35,7 +34,7 @@ import numpy as np
 
 from pnml._arrays import Array, precision
 from pnml._factors import factors
-from pnml._rows import by_chunk, squares
+from pnml._rows import by_chunk, squares, suit_kernels
 from pnml.quick import LARGEST_ERROR
 
 if TYPE_CHECKING:
@@ -132,16 +131,9 @@ class Fused:
 
 
 def _is_taken(x: Array) -> bool:
-    """Tell whether a kernel takes such embeddings: float32 or less, on a GPU since Ampere, no gradients wanted."""
-    if not compat.is_torch_array(x) or x.device.type != "cuda" or precision(x) < 1e-12 or not _has_triton():
+    """Tell whether a kernel takes such embeddings: float32 or less, where kernels run, no gradients wanted."""
+    if not suit_kernels(x) or precision(x) < 1e-12:
         return False
     import torch
 
-    if torch.version.hip or (x.requires_grad and torch.is_grad_enabled()):
-        return False
-    return torch.cuda.get_device_capability(x.device) >= (8, 0)
-
-
-@cache
-def _has_triton() -> bool:
-    return find_spec("triton") is not None
+    return not (x.requires_grad and torch.is_grad_enabled())

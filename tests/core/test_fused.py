@@ -17,7 +17,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from pnml import Detector, fused
+from pnml import Detector, _rows, fused
 from pnml.fused import MOST_CLASSES, Fused
 from pnml.quick import LARGEST_ERROR
 
@@ -198,8 +198,7 @@ def test_the_variance_inflation_factors_decide() -> None:
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> torch.Tensor:
     """Embeddings as if on a GPU of NVIDIA."""
-    monkeypatch.setattr(fused, "_has_triton", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    monkeypatch.setattr(_rows, "_runs_kernels", lambda _: True)
     with FakeTensorMode():
         return torch.empty(5, 96, device="cuda")
 
@@ -218,9 +217,7 @@ def test_what_no_kernel_takes_is_not(taken: torch.Tensor, monkeypatch: pytest.Mo
     assert not scorer.suits(torch.tensor(x))
     assert not scorer.suits(taken.double())
     assert not scorer.suits(taken.clone().requires_grad_())
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (7, 5))
-    assert not scorer.suits(taken)
-    monkeypatch.setattr(fused, "_has_triton", lambda: False)
+    monkeypatch.setattr(_rows, "_runs_kernels", lambda _: False)
     assert not scorer.suits(taken)
 
 
@@ -248,10 +245,6 @@ def test_elsewhere_it_is_float32(library: Any) -> None:
     assert not (np.asarray(found) == np.asarray(detector.score(rows))).all()
     left_out = detector.score(rows, leave_one_out=True, precision="float16")
     np.testing.assert_array_equal(left_out, detector.score(rows, leave_one_out=True))
-
-
-def test_triton_is_looked_for() -> None:
-    assert fused._has_triton() == (importlib.util.find_spec("triton") is not None)
 
 
 if __name__ == "__main__":
