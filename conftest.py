@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from pnml.adapters._import import import_pytorch_ood
+from pnml.integrations._import import import_pytorch_ood
 
 with suppress(ImportError):  # where pytorch-ood is absent, nobody brought such a torchvision along
     import_pytorch_ood("the tests")

@@ -26,12 +26,12 @@ import torch
 from PIL import Image
 
 import pnml
-from pnml import data, zoo
+from pnml.backend.progress import track
+from pnml.bench import data, zoo
+from pnml.bench.training.measure import accuracy, to_labelled
+from pnml.bench.training.partial import read_metadata
 from pnml.demo.assets import ATTRIBUTION, DETECTOR, FILES, FOLDER, SAMPLE, WEIGHTS
 from pnml.demo.pictures import SIDE
-from pnml.progress import track
-from pnml.training.measure import accuracy, to_labelled
-from pnml.training.partial import read_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

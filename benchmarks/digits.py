@@ -21,10 +21,10 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import pnml
-from pnml.calibration import calibrate
+from pnml.core.calibration import calibrate
 
 if TYPE_CHECKING:
-    from pnml.scaling import EmbeddingScale
+    from pnml.core.scaling import EmbeddingScale
 
 RATE = 0.05
 SCALES: tuple[EmbeddingScale, ...] = ("auto", "paper")

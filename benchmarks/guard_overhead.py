@@ -8,7 +8,7 @@ everything the guard does around the model, on embeddings already computed.
 
     OMP_NUM_THREADS=2 python benchmarks/guard_overhead.py --rounds 20
 
-Weights are found as ``pnml.zoo.load`` finds them; ``--random`` does without.
+Weights are found as ``pnml.bench.zoo.load`` finds them; ``--random`` does without.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 import pnml
-from pnml import zoo
+from pnml.bench import zoo
 
 Timed = tuple[float, float]
 Work = Callable[[], object]

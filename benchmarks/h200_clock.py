@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from pnml._rows import chunks
-from pnml.quick import Quick, quick_regret
-from pnml.scoring import compiled, regret
+from pnml.backend.rows import chunks
+from pnml.core.quick import Quick, quick_regret
+from pnml.core.scoring import compiled, regret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -100,7 +100,7 @@ class Scorer:
         dtype = DTYPES[kind]
         self.options = {"embedding_scale": detector.embedding_scale, "label_noise": detector.label_noise}
         quick = Quick(*detector.scaled_head, detector.subspace, detector.embedding_scale)
-        weight, bias, whitening, null_space, self.reach = quick.constants.beside(x, dtype)
+        weight, bias, whitening, null_space, self.reach = quick.constants.to(x, dtype)
         self.head, self.basis = (weight, bias), (whitening, null_space)
         self.limits = detector.subspace.outside_limits(float(torch.finfo(x.dtype).eps))
 

@@ -39,7 +39,8 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from pnml import Detector, data, zoo
+from pnml import Detector
+from pnml.bench import data, zoo
 from pnml.demo import assets
 
 if TYPE_CHECKING:

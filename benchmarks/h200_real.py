@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from h200_clock import Bench, Scorer
+from pnml.fused import Fused
 from safetensors import safe_open
 from scipy.stats import rankdata
 
 from pnml import Correlation, Detector
-from pnml.fused import Fused
-from pnml.quick import Quick
-from pnml.sample import RowSample
+from pnml.core.quick import Quick
+from pnml.core.sample import RowSample
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from torch import Tensor
 
-    from pnml.scaling import EmbeddingScale
+    from pnml.core.scaling import EmbeddingScale
 
 Matrix = np.ndarray[Any, Any]
 

@@ -25,8 +25,8 @@ from speed_data import embeddings, head
 from speed_oracle import exact_regret
 from torch import Tensor
 
-from pnml import Correlation, Detector, _rows, subspace
-from pnml._products import sum_of_products
+from pnml import Correlation, Detector, subspace
+from pnml.backend.products import sum_of_products
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -34,7 +34,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pnml import Detector
-from pnml.progress import track
+from pnml.backend.progress import track
 
 GROUP_ROWS = 32_768
 LIMIT = 2e9

@@ -30,9 +30,9 @@ from speed_tables import as_markdown
 from speed_timing import Referee
 
 from pnml import Correlation
+from pnml.backend.progress import track
 from pnml.bench.memory import watched_memory
 from pnml.bench.results import environment
-from pnml.progress import track
 
 if TYPE_CHECKING:
     from collections.abc import Callable

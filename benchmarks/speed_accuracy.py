@@ -13,8 +13,8 @@ from speed_peers import FUSED, OURS, PEER, QUICK, contenders
 from torch import Tensor
 
 from pnml import Correlation, Detector
-from pnml.bench.metrics import evaluate
-from pnml.quick import Quick
+from pnml.core.quick import Quick
+from pnml.metrics import evaluate
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+from pnml.integrations._import import import_pytorch_ood
 from sklearn.covariance import EmpiricalCovariance
 from torch import Tensor
 
 from pnml import Detector
-from pnml.adapters._import import import_pytorch_ood
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -141,7 +141,7 @@ def fill(page: str, mark: str, lines: list[str]) -> str:
     return "\n".join([before + begin, *lines, end + after])
 
 
-def beside(path: Path) -> dict[str, Any]:
+def to(path: Path) -> dict[str, Any]:
     """Read the record of the float16 kernel, if it lies beside the large one."""
     other = path.with_name("fused.json")
     return {"fused": json.loads(other.read_text(encoding="utf-8"))} if other.exists() else {}

@@ -56,7 +56,7 @@ class Referee:
         Returns:
             Of each its seconds and CPU seconds as median and quartiles, how many samples were dropped, and how many
             times as long as ``against`` it took, in the median over the rounds. Where less than half of the samples
-            were undisturbed, all are kept, and ``contended`` says so.
+            were eval_no_grad, all are kept, and ``contended`` says so.
         """
         rounds: list[dict[str, Sample]] = []
         for _ in range(repeats):

@@ -22,15 +22,16 @@ import numpy as np
 import torch
 from uses_labelling import labelling, progress
 
-from pnml import Detector, data, zoo
-from pnml._files import atomic_path
-from pnml.bench.metrics import auroc
+from pnml import Detector
+from pnml.backend.files import atomic_path
+from pnml.backend.progress import track
+from pnml.bench import data, zoo
+from pnml.bench.methods.msp import msp_score
+from pnml.bench.methods.view import View, joined, run
 from pnml.bench.results import environment
-from pnml.detector import FewRowsWarning
-from pnml.methods.msp import msp_score
-from pnml.methods.view import View, joined, run
-from pnml.progress import track
-from pnml.scaling import EMBEDDING_SCALES
+from pnml.core.detector import FewRowsWarning
+from pnml.core.scaling import EMBEDDING_SCALES
+from pnml.metrics import auroc
 from pnml.uses import calibration_error, selective
 from pnml.uses.adversarial import TakingImages, fgsm, pgd
 
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from pnml import Result
-    from pnml.methods import Outputs
-    from pnml.zoo import Network
+    from pnml.bench.methods import Outputs
+    from pnml.bench.zoo import Network
 
 RISKS = (0.01, 0.02, 0.05)
 EPSILONS = (2, 8)  # of 255

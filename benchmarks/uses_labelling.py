@@ -10,15 +10,15 @@ from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.model_selection import train_test_split
 
-from pnml import data, zoo
-from pnml.methods.view import View
-from pnml.progress import track
+from pnml.backend.progress import track
+from pnml.bench import data, zoo
+from pnml.bench.methods.view import View
 from pnml.uses import acquisition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pnml.scaling import EmbeddingScale
+    from pnml.core.scaling import EmbeddingScale
 
 Table = dict[str, Any]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnml.figures import blank, save
+from pnml.bench.figures import blank, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

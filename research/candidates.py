@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import logsumexp
 
-from pnml import learner
-from pnml.subspace import xtg
+from pnml.core import theorem
+from pnml.core.subspace import xtg
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,7 +54,7 @@ def entropy_left(share: float) -> Candidate:
 
 
 def log_loss_of_q(study: Study, log_p: Floats) -> float:
-    q = learner.predictive(log_p, xtg(study.train.h), log=True)
+    q = theorem.predictive(log_p, xtg(study.train.h), log=True)
     return float(np.log(q[np.arange(len(q)), study.labels] + 1e-300).mean())
 
 
@@ -103,8 +103,8 @@ def temperature(value: Callable[[Study, Floats], float]) -> Candidate:
     """Regrets of the network's own logits divided by a temperature, bias and all, chosen on the training rows."""
 
     def make(study: Study) -> Score:
-        inverse = max(GRID, key=lambda at: value(study, learner.log_softmax(at * study.train.logits)))
-        return lambda rows: learner.regret(learner.log_softmax(inverse * rows.logits), xtg(rows.h), log=True)
+        inverse = max(GRID, key=lambda at: value(study, theorem.log_softmax(at * study.train.logits)))
+        return lambda rows: theorem.regret(theorem.log_softmax(inverse * rows.logits), xtg(rows.h), log=True)
 
     return make
 
@@ -122,7 +122,7 @@ def union(fractions: Sequence[float]) -> Candidate:
 
     def make(study: Study) -> Score:
         def score(rows: Rows) -> Floats:
-            genies = [learner.genie(rows.log_p(f * study.mean_norm), xtg(rows.h), log=True) for f in fractions]
+            genies = [theorem.genie(rows.log_p(f * study.mean_norm), xtg(rows.h), log=True) for f in fractions]
             return np.log(np.max(genies, axis=0).sum(1))
 
         return score
@@ -178,7 +178,7 @@ def vim(study: Study) -> Score:
 
 CANDIDATES: dict[str, dict[str, Candidate]] = {
     "Peers": {
-        "MSP": lambda _: lambda rows: 1 - np.exp(learner.log_softmax(rows.logits)).max(1),
+        "MSP": lambda _: lambda rows: 1 - np.exp(theorem.log_softmax(rows.logits)).max(1),
         "Energy": lambda _: lambda rows: -logsumexp(rows.logits, axis=1),
         "kNN, k = 50": knn,
         "ViM": vim,

@@ -14,8 +14,8 @@ from candidates import CANDIDATES
 from study import Study
 
 from pnml.bench.leaderboard import NEAR
-from pnml.bench.metrics import auroc
-from pnml.bench.paper import label
+from pnml.metrics import auroc
+from pnml.report.labels import label
 
 HERE = Path(__file__).parent
 CHOSEN_ON = ("densenet-bc-100_cifar10", "densenet-bc-100_cifar100")

@@ -14,13 +14,13 @@ from confirm_bodies import BODIES
 from other_bodies import Other
 from other_networks import Plan, main
 
-from pnml.zoo.resnet_cifar import ResNetCifar
-from pnml.zoo.wide_resnet import WideResNet
+from pnml.bench.zoo.resnet_cifar import ResNetCifar
+from pnml.bench.zoo.wide_resnet import WideResNet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pnml.zoo import Network
+    from pnml.bench.zoo import Network
 
 NETWORKS = {
     "wrn16-cutmix_cifar100": Plan(40, 0.3, cutmix=1.0),

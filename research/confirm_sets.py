@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from embeddings import OOD
 
+from pnml.bench.data import SETS, load
+from pnml.bench.data.selection import Contents
+from pnml.bench.data.source import Source
 from pnml.bench.leaderboard import NEAR
-from pnml.data import SETS, load
-from pnml.data.selection import Contents
-from pnml.data.source import Source
-from pnml.training import DATASETS
+from pnml.bench.training import DATASETS
 
 if TYPE_CHECKING:
-    from pnml.data.selection import Selection
+    from pnml.bench.data.selection import Selection
 
 
 def half(name: str, remainder: int) -> Source:

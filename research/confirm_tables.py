@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import confirm_sets  # noqa: F401  # says what is near to a half of CIFAR-10
 
-from pnml._files import atomic_path
+from pnml.backend.files import atomic_path
 from pnml.bench.leaderboard import leaderboard, render_leaderboard
-from pnml.bench.paper import label
 from pnml.bench.results import load_results
+from pnml.report.labels import label
 
 if TYPE_CHECKING:
     from pnml.bench.leaderboard import Board, Standing

@@ -21,14 +21,14 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import normalize
 
-from pnml import zoo
-from pnml._files import atomic_path
-from pnml.bench.subject import full_precision
-from pnml.data import load
-from pnml.methods.view import View
+from pnml.backend.files import atomic_path
+from pnml.bench import zoo
+from pnml.bench.data import load
+from pnml.bench.methods.view import View
+from pnml.bench.model_under_test import full_precision
 
 if TYPE_CHECKING:
-    from pnml.zoo import Network
+    from pnml.bench.zoo import Network
 
 ROWS = {"train": 6000, "test": 3000, "ood": 2500}
 OOD = {

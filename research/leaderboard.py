@@ -20,9 +20,9 @@ from torch import Tensor, nn
 
 from pnml import Detector
 from pnml.bench.memory import watched_memory
-from pnml.bench.metrics import evaluate
+from pnml.bench.methods import ALL_METHODS, GROUPS, MethodFailedError, Outputs, View
 from pnml.bench.results import Result, Scores, environment, save_result
-from pnml.methods import ALL_METHODS, GROUPS, MethodFailedError, Outputs, View
+from pnml.metrics import evaluate
 
 CPU = torch.device("cpu")
 

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from pnml.zoo import Network
+from pnml.bench.zoo import Network
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pnml.zoo.network import Tap
+    from pnml.bench.zoo.network import Tap
 
 
 class Other(Network):

@@ -24,16 +24,16 @@ from other_bodies import BODIES, Other
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from pnml.data import load
-from pnml.training import DATASETS
-from pnml.training.augment import draw_moves, shift_and_flip
-from pnml.training.measure import Labelled, to_labelled
-from pnml.zoo.resnet_cifar import ResNetCifar
+from pnml.bench.data import load
+from pnml.bench.training import DATASETS
+from pnml.bench.training.augment import draw_moves, shift_and_flip
+from pnml.bench.training.measure import Labelled, to_labelled
+from pnml.bench.zoo.resnet_cifar import ResNetCifar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pnml.zoo import Network
+    from pnml.bench.zoo import Network
 
 BATCH = 512
 WARM = 2  # epochs in which the learning rate rises; how long the second takes says how many there is time for

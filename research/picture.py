@@ -12,9 +12,9 @@ from candidates import CANDIDATES
 from study import Study
 
 from pnml.bench.leaderboard import NEAR
-from pnml.bench.metrics import auroc
-from pnml.bench.paper import label
-from pnml.scaling import balanced_length
+from pnml.core.scaling import balanced_length
+from pnml.metrics import auroc
+from pnml.report.labels import label
 
 if TYPE_CHECKING:
     from candidates import Score

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pnml import learner
-from pnml.subspace import xtg
+from pnml.core import theorem
+from pnml.core.subspace import xtg
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ NODES, WEIGHTS = np.polynomial.legendre.leggauss(8)
 def regret(log_p: Floats, h: Floats) -> Floats:
     """Regret of log-probabilities (n, C) with one leverage for each row, (n,), or for each label too, (n, C)."""
     t = xtg(np.maximum(h, TINY))
-    found: Floats = learner.regrets(log_p, t if t.ndim == 2 else t[:, None])
+    found: Floats = theorem.regrets(log_p, t if t.ndim == 2 else t[:, None])
     return found
 
 
@@ -49,7 +49,7 @@ def noisy(rows: Rows, share: float = NOISE, entropy: float = QUARTER) -> Floats:
 
 
 def paper(network: Network) -> Floats:
-    return regret(learner.log_softmax(network.new.projected + network.bias), network.new.h)
+    return regret(theorem.log_softmax(network.new.projected + network.bias), network.new.h)
 
 
 def label_noise(share: float, entropy: float = QUARTER) -> Candidate:
@@ -93,7 +93,7 @@ def mean_up_to(times: float) -> Candidate:
         rows, longest = network.new, times * network.length()
         logits = rows.projected + network.bias / network.mean_norm
         lengths = longest * (NODES + 1) / 2
-        regrets = [regret(learner.log_softmax(length * logits), rows.h) for length in lengths]
+        regrets = [regret(theorem.log_softmax(length * logits), rows.h) for length in lengths]
         found: Floats = WEIGHTS @ np.array(regrets) / 2
         return found
 
@@ -104,7 +104,7 @@ def own_norms(share: float, leverage: Leverage) -> Candidate:
     """P of the network's own logits, times the factor that leaves a quarter of the entropy."""
 
     def score(network: Network) -> Floats:
-        log_p = learner.log_softmax(network.factor * network.new.logits)
+        log_p = theorem.log_softmax(network.factor * network.new.logits)
         return regret(mixed(log_p, share), leverage(network.new))
 
     return score

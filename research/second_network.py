@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from safetensors import safe_open
 
-from pnml import Correlation, Detector, learner
+from pnml import Correlation, Detector
 from pnml.bench.leaderboard import NEAR
-from pnml.bench.metrics import auroc
-from pnml.sample import RowSample
-from pnml.scaling import ENTROPY_LEFT
-from pnml.subspace import Subspace, leave_one_out
+from pnml.core import theorem
+from pnml.core.sample import RowSample
+from pnml.core.scaling import ENTROPY_LEFT
+from pnml.core.subspace import Subspace, leave_one_out
+from pnml.metrics import auroc
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -162,7 +163,7 @@ class Rows:
         """Log-probabilities of the directions at a length; the bias shrinks along."""
         if length not in self._log_p:
             logits = self.projected + self.network.bias / self.network.mean_norm
-            self._log_p[length] = learner.log_softmax(length * logits)
+            self._log_p[length] = theorem.log_softmax(length * logits)
         return self._log_p[length]
 
 
@@ -178,7 +179,7 @@ def factor_for_entropy(logits: Floats, share: float) -> float:
     """What logits (n, C) must be multiplied by for a mean entropy of a share of log C."""
 
     def above(factor: float) -> bool:
-        return entropy(learner.log_softmax(factor * logits)) > share * float(np.log(logits.shape[1]))
+        return entropy(theorem.log_softmax(factor * logits)) > share * float(np.log(logits.shape[1]))
 
     return bisect(above, 1 / float(np.ptp(logits, axis=1).mean()))
 

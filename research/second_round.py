@@ -18,10 +18,11 @@ import numpy as np
 from second_candidates import CANDIDATES, NOISE, label_noise
 from second_network import Network
 
-from pnml import Detector, learner
+from pnml import Detector
+from pnml.backend.progress import track
+from pnml.bench.methods import GROUPS, REGRETS
 from pnml.bench.results import environment, load_results
-from pnml.methods import GROUPS, REGRETS
-from pnml.progress import track
+from pnml.core import theorem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,7 +87,7 @@ def each_set(network: Network) -> dict[str, list[float | None]]:
 def check(network: Network, known: Aurocs) -> None:
     """Refuse to go on if the peers were run on other rows, or if the package's detector scores otherwise than we do."""
     logits, detector = network.new.logits, network.detector
-    same(network, "MSP", 1 - np.exp(learner.log_softmax(logits)).max(axis=1), known["baseline"], 0.05)
+    same(network, "MSP", 1 - np.exp(theorem.log_softmax(logits)).max(axis=1), known["baseline"], 0.05)
     same(network, "Energy", -np.logaddexp.reduce(logits, axis=1), known["energy"], 0.05)
     if not math.isclose(detector.embedding_length, network.length(), rel_tol=1e-4):
         raise ValueError(f"{network.name}: length {network.length()}, the detector's is {detector.embedding_length}")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from safetensors import safe_open
 
-from pnml import learner
-from pnml.correlation import Correlation
-from pnml.subspace import Subspace, leave_one_out, xtg
+from pnml.core import theorem
+from pnml.core.correlation import Correlation
+from pnml.core.subspace import Subspace, leave_one_out, xtg
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,8 +104,8 @@ class Rows:
     def log_p(self, length: float | Floats) -> Floats:
         """Log-probabilities of the directions at a length, one for all or one for each."""
         lengths = np.broadcast_to(length, self.norm.shape)[:, None]
-        return learner.log_softmax(self.projected * lengths + self.study.bias)
+        return theorem.log_softmax(self.projected * lengths + self.study.bias)
 
     def regret(self, length: float | Floats, h: Floats | None = None) -> Floats:
         """The regret at a length; leverage does not change when all embeddings are scaled alike."""
-        return learner.regret(self.log_p(length), xtg(self.h if h is None else h), log=True)
+        return theorem.regret(self.log_p(length), xtg(self.h if h is None else h), log=True)

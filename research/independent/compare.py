@@ -21,9 +21,9 @@ from leaderboard import Head, Stored
 from safetensors import safe_open
 
 from pnml import Detector
-from pnml.bench.metrics import auroc
+from pnml.bench.methods import ALL_METHODS, GROUPS, MethodFailedError
 from pnml.bench.results import environment
-from pnml.methods import ALL_METHODS, GROUPS, MethodFailedError
+from pnml.metrics import auroc
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from safetensors import safe_open
 
-from pnml import Detector, learner
+from pnml import Detector
 from pnml.bench.leaderboard import NEAR
-from pnml.bench.metrics import auroc
-from pnml.scaling import ENTROPY_LEFT
+from pnml.core import theorem
+from pnml.core.scaling import ENTROPY_LEFT
+from pnml.metrics import auroc
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +34,7 @@ FRACTIONS = (1 / 16, 1 / 4, 1 / 2, 1, 2)
 
 
 def mean_entropy(logits: Floats) -> float:
-    log_p = learner.log_softmax(logits)
+    log_p = theorem.log_softmax(logits)
     return float(-(np.exp(log_p) * log_p).sum(axis=1).mean())
 
 

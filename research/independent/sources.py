@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pnml._download import verify
+from pnml.io.download import verify
 
 FILES = {
     # Debian 12.15, lists of main

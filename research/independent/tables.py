@@ -39,7 +39,7 @@ def near_and_far(runs: list[dict[str, float]]) -> dict[str, float]:
 
 
 def rank(scores: Scores, of: str, method: str = AUTO) -> int:
-    """Place among all methods, 1 is the best; the paper's form does not count against auto."""
+    """PathOrUri among all methods, 1 is the best; the paper's form does not count against auto."""
     others = [name for name in scores if name not in OURS]
     return 1 + sum(scores[name][of] > scores[method][of] for name in others)
 

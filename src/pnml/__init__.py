@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pnml._extras import require
 from pnml._version import __version__
-from pnml.calibration import Threshold
-from pnml.correlation import Correlation
-from pnml.detector import Detector
-from pnml.learner import genie, predictive, regret
-from pnml.result import Result
-from pnml.single_layer import SingleLayer
-from pnml.subspace import Subspace
+from pnml.backend.extras import require
+from pnml.core.calibration import Threshold
+from pnml.core.correlation import Correlation
+from pnml.core.detector import Detector
+from pnml.core.result import Result
+from pnml.core.single_layer import SingleLayer
+from pnml.core.subspace import Subspace
+from pnml.core.theorem import genie, predictive, regret
 
 if TYPE_CHECKING:
-    from pnml.estimator import PNMLClassifier, PNMLOutlierDetector
-    from pnml.export import export_onnx
-    from pnml.torch_guard import Guard, guard
+    from pnml.integrations.sklearn import PNMLClassifier, PNMLOutlierDetector
+    from pnml.pytorch.export import export_onnx
+    from pnml.pytorch.guard import Guard, guard
 
 _NEEDS_EXTRA = {
-    "Guard": ("pnml.torch_guard", "torch"),
-    "guard": ("pnml.torch_guard", "torch"),
-    "export_onnx": ("pnml.export", "onnx"),
-    "PNMLClassifier": ("pnml.estimator", "sklearn"),
-    "PNMLOutlierDetector": ("pnml.estimator", "sklearn"),
+    "Guard": ("pnml.pytorch.guard", "torch"),
+    "guard": ("pnml.pytorch.guard", "torch"),
+    "export_onnx": ("pnml.pytorch.export", "onnx"),
+    "PNMLClassifier": ("pnml.integrations.sklearn", "sklearn"),
+    "PNMLOutlierDetector": ("pnml.integrations.sklearn", "sklearn"),
 }
 
 __all__ = [

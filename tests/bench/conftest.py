@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from pnml import zoo
-from pnml.zoo.densenet import DenseNet
+from pnml.bench import zoo
+from pnml.bench.zoo.densenet import DenseNet
 
-LAYOUTS = Path(__file__).parents[1] / "data" / "layouts.py"
+LAYOUTS = Path(__file__).parent / "data" / "layouts.py"
 
 
 @pytest.fixture(scope="session")

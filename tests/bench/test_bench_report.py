@@ -12,17 +12,17 @@ import torch
 import typer
 from typer.testing import CliRunner, Result
 
-from pnml import zoo
-from pnml.bench.evidence import load_evidence, save_evidence
-from pnml.bench.metrics import evaluate
+from pnml.bench import zoo
+from pnml.bench.data import load
 from pnml.bench.options import Options
 from pnml.bench.protocol import plan
 from pnml.bench.report import choose_results, report_of
 from pnml.bench.results import Result as Cell
 from pnml.bench.results import Scores, load_results, save_result
 from pnml.bench.runner import run
+from pnml.bench.saved_scores import load_scores, save_scores
 from pnml.cli.report import report
-from pnml.data import load
+from pnml.metrics import evaluate
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +44,7 @@ def call(*words: object) -> Result:
 
 def test_evidence_is_what_the_network_says(small_world: Path) -> None:
     folder = keep(small_world, "svhn")
-    evidence = load_evidence(folder / f"{DENSENET}__cifar10__svhn__baseline.safetensors")
+    evidence = load_scores(folder / f"{DENSENET}__cifar10__svhn__baseline.safetensors")
     network = zoo.load("densenet-bc-100_cifar10")
     for one, images in ((evidence.ind, load("cifar10")), (evidence.ood, load("svhn"))):
         with torch.no_grad():
@@ -125,8 +125,8 @@ def test_means_over_splits_stand_in_tables_of_their_own(small_world: Path, tmp_p
 def test_cells_with_in_distribution_scores_of_their_own_are_not_mixed(small_world: Path) -> None:
     folder = keep(small_world, "svhn,isun")
     path = folder / f"{DENSENET}__cifar10__svhn__baseline.safetensors"
-    evidence = load_evidence(path)
-    save_evidence(evidence._replace(ind=replace(evidence.ind, regret=2 * evidence.ind.regret)), path)
+    evidence = load_scores(path)
+    save_scores(evidence._replace(ind=replace(evidence.ind, regret=2 * evidence.ind.regret)), path)
     made = report_of(choose_results(folder), folder)
     assert [one.name for one in made.sets] == ["CIFAR-10", "iSUN"]
     assert [row[0] for row in made.tables[0].rows] == ["iSUN", "SVHN"]

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pnml.bench import results
-from pnml.bench.metrics import Metrics
 from pnml.bench.results import Result, Scores, environment, load_results, save_result
+from pnml.metrics import Metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable

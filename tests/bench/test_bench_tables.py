@@ -10,11 +10,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from pnml.bench.metrics import Metrics
 from pnml.bench.paper import paper_cells
 from pnml.bench.render import Format, render
 from pnml.bench.results import Result, Scores
 from pnml.bench.tables import TABLE_NAMES, Table, build_tables, summarise
+from pnml.metrics import Metrics
 
 
 def run(key: tuple[str, str, str, str], alone: dict[str, float], plus: dict[str, float] | None) -> Result:

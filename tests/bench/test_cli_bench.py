@@ -7,9 +7,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from pnml.bench.methods import METHODS, PEERS, REGRETS
 from pnml.bench.results import load_results
 from pnml.cli.bench import bench
-from pnml.methods import METHODS, PEERS, REGRETS
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,11 +9,11 @@ import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
-from pnml.bench.metrics import evaluate
 from pnml.bench.render import Format, render
 from pnml.bench.results import Result, Scores, load_results, save_result
 from pnml.bench.tables import build_tables
 from pnml.cli import tables as command
+from pnml.metrics import evaluate
 
 if TYPE_CHECKING:
     from pathlib import Path

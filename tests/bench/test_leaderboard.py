@@ -9,14 +9,14 @@ import typer
 from typer.testing import CliRunner
 
 from pnml.bench.leaderboard import Board, leaderboard, render_leaderboard
-from pnml.bench.metrics import Metrics
+from pnml.bench.methods import GROUPS
 from pnml.bench.options import Options
 from pnml.bench.protocol import plan
 from pnml.bench.results import Result, Scores, load_results, save_result
 from pnml.bench.runner import run
 from pnml.cli.bench import bench
 from pnml.cli.leaderboard import leaderboard as command
-from pnml.methods import GROUPS
+from pnml.metrics import Metrics
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from pnml.bench.clock import Clock
+from pnml.bench.dataset_cache import DatasetCache
 from pnml.bench.options import Options
 from pnml.bench.paper import paper_cells
 from pnml.bench.protocol import Cell, paper_plan, plan
 from pnml.bench.results import Result
-from pnml.bench.shelf import Shelf
 from pnml.bench.summary import absent
 
 
@@ -102,9 +102,9 @@ def test_an_inner_stage_is_not_counted_in_the_outer(monkeypatch: pytest.MonkeyPa
 
 
 def test_large_sets_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pnml.bench.shelf._LARGEST", 2 * 32 * 32 * 3)
-    assert Shelf(limit=2).load("uniform") is not None
-    small, large = Shelf(limit=2), Shelf(limit=3)
+    monkeypatch.setattr("pnml.bench.dataset_cache._LARGEST", 2 * 32 * 32 * 3)
+    assert DatasetCache(limit=2).load("uniform") is not None
+    small, large = DatasetCache(limit=2), DatasetCache(limit=3)
     assert small.load("uniform") is small.load("uniform")
     assert large.load("uniform") is not large.load("uniform")
     assert small.load("uniform") is not small.load("uniform", seed=1)

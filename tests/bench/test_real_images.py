@@ -6,10 +6,11 @@ import os
 
 import pytest
 
-from pnml import Detector, zoo
-from pnml.bench.metrics import auroc
-from pnml.data import load
-from pnml.methods import Baseline, View
+from pnml import Detector
+from pnml.bench import zoo
+from pnml.bench.data import load
+from pnml.bench.methods import Baseline, View
+from pnml.metrics import auroc
 
 pytestmark = pytest.mark.skipif(
     not (os.environ.get("PNML_WEIGHTS") and os.environ.get("PNML_DATA")),

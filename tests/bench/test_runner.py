@@ -10,15 +10,15 @@ import torch
 from scipy.special import softmax
 from sklearn.metrics import roc_auc_score
 
-from pnml import zoo
-from pnml.bench import record, runner, subject
+from pnml.bench import model_under_test as subject
+from pnml.bench import record, runner, zoo
+from pnml.bench.data import ImageSet, load
+from pnml.bench.methods import View
 from pnml.bench.options import Options
 from pnml.bench.protocol import Cell, paper_plan, plan
 from pnml.bench.results import Result, load_results
 from pnml.bench.runner import run
-from pnml.data import ImageSet, load
-from pnml.detector import FewRowsWarning
-from pnml.methods import View
+from pnml.core.detector import FewRowsWarning
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -265,6 +265,8 @@ def test_no_network_is_run_for_sets_that_are_absent(
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "cifar-10-batches-py").symlink_to(made_images / "cifar-10-batches-py")
     monkeypatch.setenv("PNML_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr(subject.Subject, "fit", lambda _: pytest.fail("the training set was embedded for nothing"))
+    monkeypatch.setattr(
+        subject.ModelUnderTest, "fit", lambda _: pytest.fail("the training set was embedded for nothing")
+    )
     (result,) = run(cells("isun"), Options(out=small_world)).results
     assert result.reason == "image set absent: isun"

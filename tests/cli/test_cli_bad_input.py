@@ -11,7 +11,7 @@ import pytest
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-import pnml._state
+import pnml.backend.state
 import pnml.io.embeddings
 from pnml import Detector
 
@@ -47,8 +47,8 @@ def make_newer(path: Path) -> None:
 DETECTORS: list[tuple[Callable[[Path], None], str]] = [
     (truncate, "is not a whole safetensors file"),
     (replace_by_text, "is not a whole safetensors file"),
-    (replace_by_weights, "holds no pnml.detector but a file that pnml did not write"),
-    (make_newer, "has pnml.detector format 9"),
+    (replace_by_weights, "holds no pnml.core.detector but a file that pnml did not write"),
+    (make_newer, "has pnml.core.detector format 9"),
 ]
 
 
@@ -111,7 +111,7 @@ def test_a_training_row_of_zeros_is_named(files: Files) -> None:
     succeeds(*words, "--embedding-scale", "natural")
 
 
-@pytest.mark.filterwarnings("default::pnml.detector.FewRowsWarning")
+@pytest.mark.filterwarnings("default::pnml.core.detector.FewRowsWarning")
 def test_few_training_rows_are_warned_about_in_one_line(files: Files) -> None:
     np.save(files / "few.npy", files.train[:4])
     words = ["fit", "--embeddings", files / "few.npy", "--head", files / "head.npz", "--out", files / "d.safetensors"]
@@ -195,7 +195,7 @@ def test_a_full_disk_leaves_the_detector_as_it_was(
         target.write_bytes(b"half")
         raise error
 
-    monkeypatch.setattr(pnml._state, "save_file", save_half)
+    monkeypatch.setattr(pnml.backend.state, "save_file", save_half)
     fit = ["fit", "--embeddings", files / "held.npy", "--head", files / "head.npz", "--out"]
     for words in (["calibrate", path, "--embeddings", files / "held.npy"], [*fit, path], [*fit, files / "new.st"]):
         assert "the disk is full: nothing half-written was left" in fails(*words)

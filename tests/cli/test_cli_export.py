@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-import pnml.export
+import pnml.pytorch.export
 
 from .cli_files import CLASSES, FEATURES, MODULE, SIDE, fails, make_images, succeeds, table_of
 
@@ -53,7 +53,7 @@ def test_the_graph_says_what_score_says(folder: Path) -> None:
 
 def test_what_is_exported_without_a_threshold_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shapes = []
-    monkeypatch.setattr(pnml.export, "export_onnx", lambda guard, example, path: shapes.append(example.shape))
+    monkeypatch.setattr(pnml.pytorch.export, "export_onnx", lambda guard, example, path: shapes.append(example.shape))
     said = succeeds("export", "detector.safetensors", *MODEL, "--example-shape", "3,4,4", "--out", "graph.onnx")
     assert "to logits, probabilities, regret\nno threshold is set, so the graph decides nothing" in said
     assert [tuple(shape[1:]) for shape in shapes] == [(3, 4, 4)]

@@ -15,8 +15,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pnml import Correlation, _rows
-from pnml.sample import SIZE
+from pnml import Correlation
+from pnml.backend import rows as row_tools
+from pnml.core.sample import SIZE
 
 from .strategies import EPS, home, matrices, modest, seeds, training_rows
 
@@ -154,7 +155,7 @@ def test_lists_and_empty_batches() -> None:
 
 
 def test_memory_is_that_of_the_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_rows, "_CHUNK_BYTES", 1 << 16)
+    monkeypatch.setattr(row_tools, "_CHUNK_BYTES", 1 << 16)
     width, rows = 32, np.ones((20_000, 32), dtype=np.float32)
     state = Correlation().update(rows)  # starts threads, once
     tracemalloc.start()

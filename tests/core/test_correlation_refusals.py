@@ -11,7 +11,8 @@ import pytest
 import torch
 from safetensors.numpy import save_file
 
-from pnml import Correlation, _rows
+from pnml import Correlation
+from pnml.backend import rows as row_tools
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +40,7 @@ def bad_batch(row: int, value: float) -> Matrix:
 def test_a_value_that_is_not_finite_is_named_and_changes_nothing(
     value: float, library: Any, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_rows, "_CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr(row_tools, "_CHUNK_BYTES", chunk_bytes)
     state = statistic()
     with pytest.raises(ValueError, match=f"row 7 holds {value} in column 1"):
         state.update(library.asarray(bad_batch(7, value)))
@@ -52,7 +53,7 @@ def test_a_value_that_is_not_finite_is_named_and_changes_nothing(
 def test_a_row_without_length_is_named_and_changes_nothing(
     library: Any, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_rows, "_CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr(row_tools, "_CHUNK_BYTES", chunk_bytes)
     fresh, state = (Correlation(unit_norm=True).update(ROWS) for _ in range(2))
     batch = np.ones((9, 3))
     batch[7:] = 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import pnml
-from pnml._extras import require
+from pnml.backend.extras import require
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,13 +15,13 @@ from scipy.special import softmax
 
 from oracles import NOISE
 from pnml import Detector, regret
-from pnml.learner import noisy_softmax, regrets
-from pnml.quick import Quick
+from pnml.core.quick import Quick
+from pnml.core.theorem import noisy_softmax, regrets
 
 from .strategies import Matrix, home, log_probabilities, modest, seeds, xtgs
 
 if TYPE_CHECKING:
-    from pnml.scaling import EmbeddingScale
+    from pnml.core.scaling import EmbeddingScale
 
 shares = st.floats(1e-9, 1)
 

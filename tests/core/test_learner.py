@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pnml import genie, predictive, regret
-from pnml.learner import log_softmax
+from pnml.core.theorem import log_softmax
 
 from .strategies import log_probabilities, modest, probabilities, xtgs
 

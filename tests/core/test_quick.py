@@ -12,12 +12,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pnml import Detector
-from pnml.quick import LARGEST_ERROR, Quick
+from pnml.core.quick import LARGEST_ERROR, Quick
 
 from .strategies import seeds
 
 if TYPE_CHECKING:
-    from pnml.scaling import EmbeddingScale
+    from pnml.core.scaling import EmbeddingScale
 
     from .strategies import Matrix
 

@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from pnml import Correlation, _products, sample
-from pnml.sample import SIZE, RowSample, _first, _first_ahead, _keys
+from pnml import Correlation
+from pnml.backend import products as products_module
+from pnml.core import sample
+from pnml.core.sample import SIZE, RowSample, _first, _first_ahead, _keys
 
 from .strategies import home, seeds
 
@@ -107,7 +109,7 @@ def test_nothing_is_looked_at_ahead() -> None:
 def test_a_statistic_away_from_the_host_keeps_the_same_rows(distinct: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.tile(gaussian(5, distinct, 6), (10_000 // distinct, 1))
     here = Correlation(unit_norm=True).update(rows)
-    for module in (_products, sample):
+    for module in (products_module, sample):
         monkeypatch.setattr(module, "on_host", lambda _: False)  # as on a GPU
     there = Correlation(unit_norm=True).update(torch.from_numpy(rows))
     assert there.sample == here.sample

@@ -14,7 +14,7 @@ from scipy.stats import entropy
 
 from oracles import balanced_head, by_pseudo_inverse
 from pnml import Correlation, Detector
-from pnml.scaling import balanced_length
+from pnml.core.scaling import balanced_length
 
 from .strategies import seeds
 

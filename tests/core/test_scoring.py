@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from oracles import NOISE
 from pnml import Correlation, Detector, Subspace, scoring
-from pnml.quick import Quick, quick_regret
-from pnml.scaling import EMBEDDING_SCALES
-from pnml.subspace import block_width, leverage
+from pnml.core.quick import Quick, quick_regret
+from pnml.core.scaling import EMBEDDING_SCALES
+from pnml.core.subspace import block_width, leverage
 
 from .strategies import EPS, modest, seeds, with_singular_values
 
@@ -142,7 +142,7 @@ def test_no_step_of_scoring_looks_at_a_value() -> None:
         options: dict[str, Any] = {"embedding_scale": "auto", "label_noise": NOISE}
         for dtype in (torch.float64, torch.float32):
             constants = [
-                torch.empty(c.shape, dtype=dtype, device="meta") for c in quick.constants.beside(torch.empty(0), dtype)
+                torch.empty(c.shape, dtype=dtype, device="meta") for c in quick.constants.to(torch.empty(0), dtype)
             ]
             head, basis, reach = (constants[0], constants[1]), (constants[2], constants[3]), constants[4]
             for function in (scoring.assess, scoring.regret):

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from pnml import Correlation, Subspace, _rows
+from pnml import Correlation, Subspace
+from pnml.backend import rows as row_tools
 
 from .strategies import EPS, fit, home, naive_leverage, same_leverage, with_singular_values
 
@@ -123,7 +124,7 @@ def test_chunking_gives_the_same_numbers(method: str, monkeypatch: pytest.Monkey
     rows = np.vstack([rng.normal(size=(20, 3)) @ rng.normal(size=(3, 5)), np.zeros((1, 5))])
     x = np.vstack([rows, rng.normal(size=(2, 5))])
     whole = getattr(fit(rows), method)(x)
-    monkeypatch.setattr(_rows, "_CHUNK_BYTES", 3 * 8 * 5)
+    monkeypatch.setattr(row_tools, "_CHUNK_BYTES", 3 * 8 * 5)
     same_leverage(getattr(fit(rows), method)(x), whole, rtol=1e-13)
 
 

@@ -16,7 +16,8 @@ from safetensors import safe_open
 from scipy import stats
 
 import pnml
-from pnml import data, demo, zoo
+from pnml import demo
+from pnml.bench import data, zoo
 from pnml.demo import assets
 
 if TYPE_CHECKING:

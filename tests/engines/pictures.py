@@ -12,7 +12,7 @@ from torch import nn
 from pnml.io.embedded import EmbeddedImages
 from pnml.io.images import open_images
 from pnml.io.preparation import Preparation
-from pnml.torch_guard import Guard
+from pnml.pytorch.guard import Guard
 
 from .files import CLASSES, FEATURES
 

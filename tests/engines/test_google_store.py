@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from pnml.io.embeddings import open_embeddings
+from pnml.io.fingerprint import fingerprint_path
 from pnml.io.images import open_images
 from pnml.io.shards import Shards
-from pnml.io.stamp import place_stamp
 
 from .files import embeddings, write_folder, write_rows
 from .google_store import ROOM, GoogleStore, serving_google
@@ -59,10 +59,10 @@ def test_images_are_read(store: GoogleStore) -> None:
 
 def test_stamps_tell_changes(store: GoogleStore) -> None:
     folder = write_folder(store.folder / "bucket" / "rows", ROWS, [30, 100], group=11)
-    stamp = place_stamp(store.uri("bucket/rows"))
-    assert stamp == place_stamp(store.uri("bucket/rows"))
+    stamp = fingerprint_path(store.uri("bucket/rows"))
+    assert stamp == fingerprint_path(store.uri("bucket/rows"))
     write_rows(folder / "part-1.parquet", ROWS, group=20)
-    assert stamp != place_stamp(store.uri("bucket/rows"))
+    assert stamp != fingerprint_path(store.uri("bucket/rows"))
 
 
 def test_what_is_not_there_is_refused(store: GoogleStore) -> None:

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from pnml.io.embeddings import open_embeddings
+from pnml.io.fingerprint import fingerprint_path
 from pnml.io.images import open_images
-from pnml.io.place import located, place_of
-from pnml.io.stamp import place_stamp
+from pnml.io.paths import located, path_or_uri
 
 from .files import embeddings, write_folder, write_rows
 from .store import Store, serving
@@ -76,12 +76,12 @@ def test_images_in_a_store_are_read(store: Store, tmp_path: Path) -> None:
 def test_stamps_tell_changes(store: Store, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "rows", ROWS, [30, 100], group=11)
     uri = put(store, folder, "bucket/rows")
-    stamps = [place_stamp(folder), place_stamp(uri)]
-    assert stamps == [place_stamp(folder), place_stamp(uri)]
+    stamps = [fingerprint_path(folder), fingerprint_path(uri)]
+    assert stamps == [fingerprint_path(folder), fingerprint_path(uri)]
     write_rows(folder / "part-1.parquet", ROWS, group=20)
     put(store, folder, "bucket/rows")
-    assert stamps[0] != place_stamp(folder)
-    assert stamps[1] != place_stamp(uri)
+    assert stamps[0] != fingerprint_path(folder)
+    assert stamps[1] != fingerprint_path(uri)
 
 
 def test_places_that_hold_nothing_to_read_are_refused(store: Store, tmp_path: Path) -> None:
@@ -90,10 +90,10 @@ def test_places_that_hold_nothing_to_read_are_refused(store: Store, tmp_path: Pa
     with pytest.raises(ValueError, match=r"no \.parquet files in"):
         open_embeddings(tmp_path)
     with pytest.raises(ValueError, match=r"s3://\.\.\.@bucket/rows holds a password") as caught:
-        open_embeddings(place_of("s3://key:hush@bucket/rows"))
+        open_embeddings(path_or_uri("s3://key:hush@bucket/rows"))
     assert "hush" not in str(caught.value)
     with pytest.raises(ValueError, match="gopher://hole names no store that pyarrow reads"):
-        open_embeddings(place_of("gopher://hole"))
+        open_embeddings(path_or_uri("gopher://hole"))
 
 
 def test_files_of_other_columns_are_refused(tmp_path: Path) -> None:
@@ -126,5 +126,5 @@ def test_a_store_that_does_not_answer_is_not_waited_for_in_silence(
         return uri, "bucket/rows/"
 
     stores = SimpleNamespace(FileSystem=SimpleNamespace(from_uri=from_uri))
-    monkeypatch.setattr("pnml.io.place.require", lambda *_, **__: stores)
+    monkeypatch.setattr("pnml.io.paths.require", lambda *_, **__: stores)
     assert located(place) == (asked, "bucket/rows")

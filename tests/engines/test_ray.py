@@ -20,15 +20,15 @@ from typer.testing import CliRunner, Result
 import pnml.engines.pieces
 import pnml.io.embeddings
 from pnml import Correlation, Detector
-from pnml._arrays import to_numpy
+from pnml.backend.arrays import to_numpy
 from pnml.cli.fit import fit as fit_command
 from pnml.cli.score import score as score_command
+from pnml.core.theorem import log_softmax
 from pnml.engines import mapping
 from pnml.engines.pieces import pieces_of
 from pnml.engines.ray import SkippedImagesWarning, fit, score, scored, summed
 from pnml.engines.work import Summing, statistic_of
 from pnml.io.embeddings import open_embeddings
-from pnml.learner import log_softmax
 
 from .files import COVERAGE, FEATURES, embeddings, fitted, head, write_folder, write_rows
 from .google_store import serving_google
@@ -166,13 +166,13 @@ def test_scores_are_those_of_one_process_bit_for_bit_and_a_killed_job_goes_on(tm
 
 def test_a_worker_killed_during_fit_changes_nothing(tmp_path: Path) -> None:
     samples = open_embeddings(folder_of(tmp_path / "train"))
-    undisturbed, _ = summed(samples, FEATURES, unit_norm=True, progress=False)
+    eval_no_grad, _ = summed(samples, FEATURES, unit_norm=True, progress=False)
     victim = tmp_path / "victim"
     stored = replace(samples.stored, read=waits_to_be_killed(samples.stored.read, victim))
     with killer(victim):
         statistic, _ = summed(replace(samples, stored=stored), FEATURES, unit_norm=True, progress=False)
     assert statistic.count == len(ROWS)
-    assert statistic == undisturbed
+    assert statistic == eval_no_grad
 
 
 def test_a_worker_killed_during_score_loses_and_doubles_no_row(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from pnml.cli.report import report
-from pnml.detector import Detector
+from pnml.core.detector import Detector
 from pnml.io.score_table import read_scores
 from pnml.io.scores import score_writer
 

@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
 from pnml import regret
-from pnml.detector import FewRowsWarning
+from pnml.core.detector import FewRowsWarning
 from pnml.uses.acquisition import (
     Situation,
     Strategy,

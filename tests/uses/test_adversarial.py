@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from pnml.bench.zoo import create
 from pnml.uses.adversarial import TakingImages, fgsm, pgd
-from pnml.zoo import create
 
 EPSILONS = [2 / 255, 8 / 255, 0.3]
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from pnml.bench.paper import label
 from pnml.bench.tables import Cell, Pair, Row
+from pnml.report.labels import label
 
 if TYPE_CHECKING:
     from pnml.bench.tables import Table

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from pnml.bench.paper import label
+from pnml.report.labels import label
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -83,7 +83,7 @@ def leaderboard(results: Iterable[Result]) -> list[Board]:
 
     Its sets are those on which any of its methods has a result.
 
-    >>> from pnml.bench.metrics import evaluate
+    >>> from pnml.metrics import evaluate
     >>> from pnml.bench.results import Result, Scores
     >>> network = {"model": "densenet-bc-100", "ind": "cifar10", "seconds": {"score": 0.5}}
     >>> scores = Scores(evaluate([1, 2, 4], [3, 5])), Scores(evaluate([1, 2, 3], [4, 5]))

@@ -12,34 +12,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-_LABELS = {
-    "densenet-bc-100": "DenseNet-BC-100",
-    "resnet-20": "ResNet-20",
-    "resnet-34": "ResNet-34",
-    "wideresnet-40-2": "WideResNet-40-2",
-    "resnet-18": "ResNet-18",
-    "resnet-101": "ResNet-101",
-    "cifar10": "CIFAR-10",
-    "cifar100": "CIFAR-100",
-    "svhn": "SVHN",
-    "imagenet30": "ImageNet-30",
-    "isun": "iSUN",
-    "lsun_resize": "LSUN (R)",
-    "lsun_crop": "LSUN (C)",
-    "tinyimagenet_resize": "TinyImageNet (R)",
-    "tinyimagenet_crop": "TinyImageNet (C)",
-    "uniform": "Uniform",
-    "gaussian": "Gaussian",
-    "baseline": "Baseline",
-    "odin": "ODIN",
-    "gram": "Gram",
-    "oecc": "OECC",
-    "energy": "Energy",
-    "auroc": "AUROC",
-    "tnr_at_tpr95": "TNR at TPR 95%",
-    "detection_accuracy": "Detection accuracy",
-}
-
 
 @dataclass(frozen=True)
 class PaperCell:
@@ -76,12 +48,3 @@ def paper_cells() -> tuple[PaperCell, ...]:
         PaperCell(**{name: row[name] for name in names}, alone=float(row["alone"]), plus_pnml=float(row["plus_pnml"]))
         for row in csv.DictReader(text.splitlines())
     )
-
-
-def label(name: str) -> str:
-    """Return how a model, image set, method or metric is printed; a name the paper does not use stays as it is.
-
-    >>> label("tinyimagenet_crop"), label("my_photos")
-    ('TinyImageNet (C)', 'my_photos')
-    """
-    return _LABELS.get(name, name)

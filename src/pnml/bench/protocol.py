@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pnml.adapters._import import import_pytorch_ood
+from pnml.bench.data import SETS
+from pnml.bench.methods import ALL_METHODS, GROUPS, PEERS
 from pnml.bench.paper import paper_cells
-from pnml.data import SETS
-from pnml.methods import ALL_METHODS, GROUPS, PEERS
-from pnml.zoo import ARCHITECTURES
+from pnml.bench.zoo import ARCHITECTURES
+from pnml.integrations._import import import_pytorch_ood
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -73,10 +73,10 @@ def plan(model: str, ind: str, ood: Sequence[str], method: Sequence[str]) -> lis
     """Return the cells of one network and IND set.
 
     Args:
-        model: a name in ``pnml.zoo.ARCHITECTURES``.
+        model: a name in ``pnml.bench.zoo.ARCHITECTURES``.
         ind: an image set with a training part.
         ood: image sets, or paths of folders of pictures or parquet files; ``["all"]`` for those of the paper's tables.
-        method: names in ``pnml.methods.ALL_METHODS`` or ``GROUPS``: "all" for the paper's, "peers" for a leaderboard.
+        method: names in ``pnml.bench.methods.ALL_METHODS`` or ``GROUPS``: "all" (the paper's) or "peers".
 
     Raises:
         ImportError: a method of pytorch-ood is wanted, and the package is not installed.

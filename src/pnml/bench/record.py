@@ -7,26 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pnml import zoo
-from pnml.bench.evidence import evidence_path, gather, save_evidence
+from pnml.bench import zoo
+from pnml.bench.data import DataNotFoundError
 from pnml.bench.memory import Memory, watched_memory
-from pnml.bench.metrics import average, evaluate
 from pnml.bench.protocol import NOISE
 from pnml.bench.results import Result, Scores, environment
-from pnml.data import DataNotFoundError
+from pnml.bench.saved_scores import gather, save_scores, saved_scores_path
+from pnml.metrics import average, evaluate
 
 if TYPE_CHECKING:
+    from pnml.bench.methods import Method
+    from pnml.bench.methods.view import View
+    from pnml.bench.model_under_test import ModelUnderTest
     from pnml.bench.options import Options
     from pnml.bench.protocol import Cell
-    from pnml.bench.subject import Subject
-    from pnml.methods import Method
-    from pnml.methods.view import View
 
 UNAVAILABLE = (OSError, ImportError, ValueError)
 """What loading data or weights that are absent or broken raises."""
 
 
-def measure(cell: Cell, subject: Subject, views: list[View], shared: dict[str, float]) -> Result:
+def measure(cell: Cell, subject: ModelUnderTest, views: list[View], shared: dict[str, float]) -> Result:
     """Run a method on an OOD set.
 
     Args:
@@ -72,10 +72,10 @@ def measure(cell: Cell, subject: Subject, views: list[View], shared: dict[str, f
         settings=settings,
         seconds={stage: round(passed, 6) for stage, passed in seconds.items()},
     )
-    kept = evidence_path(result, subject.options.folder)
+    kept = saved_scores_path(result, subject.options.folder)
     kept.unlink(missing_ok=True)  # of an earlier run
     if subject.options.keep_scores and method.composes:
-        save_evidence(gather(cell.ind, cell.ood_name, method, subject, views[0]), kept)
+        save_scores(gather(cell.ind, cell.ood_name, method, subject, views[0]), kept)
     return result
 
 
@@ -92,7 +92,7 @@ def not_run(cell: Cell, options: Options, error: Exception) -> Result:
     return Result(**_about(cell, options), reason=reason)
 
 
-def _trials(method: Method, subject: Subject, view: View, memory: list[Memory]) -> list[Scores]:
+def _trials(method: Method, subject: ModelUnderTest, view: View, memory: list[Memory]) -> list[Scores]:
     ind, clock, found = subject.ind, subject.clock, []
     for rows in method.trials(ind, view):
         with clock("metrics"), watched_memory(subject.device_of(method)) as taken, clock("score"):
@@ -113,7 +113,7 @@ def _peak(fitting: Memory, scoring: list[Memory], device: torch.device) -> dict[
     return {"bytes": max(known, default=None), "on": device.type}
 
 
-def _notes(subject: Subject, ood: View) -> dict[str, str]:
+def _notes(subject: ModelUnderTest, ood: View) -> dict[str, str]:
     """Collect what is special about the sets."""
     seen = {"train": subject.train, "ind": subject.ind, "ood": ood}
     notes = {part: view.images.note for part, view in seen.items() if view.images.note}

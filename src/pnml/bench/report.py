@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pnml.bench.evidence import Evidence, evidence_path, load_evidence
-from pnml.bench.paper import label
 from pnml.bench.results import Result, load_results
+from pnml.bench.saved_scores import SavedScores, load_scores, saved_scores_path
 from pnml.bench.summary import absent, notes
+from pnml.report.labels import label
 from pnml.report.model import Report, Table
 from pnml.report.numbers import pairs
 from pnml.report.tables import metric_columns, row_of
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from pnml.bench.metrics import Metrics
+    from pnml.metrics import Metrics
 
 
 class Group(NamedTuple):
@@ -37,7 +37,7 @@ class Group(NamedTuple):
 
 def charted_groups(results: Iterable[Result], folder: Path) -> list[Group]:
     """Return the groups that kept their scores, those of Baseline first."""
-    found = [result for result in results if result.scores and evidence_path(result, folder).exists()]
+    found = [result for result in results if result.scores and saved_scores_path(result, folder).exists()]
     groups = dict.fromkeys(Group(result.model, result.ind, result.method) for result in found)
     return sorted(groups, key=lambda group: group.method != "baseline")
 
@@ -94,17 +94,17 @@ def report_of(results: Sequence[Result], folder: Path) -> Report:
     return report if len(of_group) == len(run) else replace(report, tables=tables)
 
 
-def _charted(run: Iterable[Result], group: Group, folder: Path) -> dict[str, Evidence]:
+def _charted(run: Iterable[Result], group: Group, folder: Path) -> dict[str, SavedScores]:
     """Read the evidence of a group, by file name; of those only that scored the in-distribution set alike.
 
     An oracle may choose other settings for every OOD set; then each cell has in-distribution scores of its own.
     """
-    found: dict[str, Evidence] = {}
+    found: dict[str, SavedScores] = {}
     for result in run:
-        path = evidence_path(result, folder)
+        path = saved_scores_path(result, folder)
         if (result.model, result.ind, result.method) != group or not path.exists():
             continue
-        evidence = load_evidence(path)
+        evidence = load_scores(path)
         first = next(iter(found.values()), evidence)
         if all(
             np.array_equal(getattr(evidence.ind, part), getattr(first.ind, part)) for part in ("regret", "baseline")

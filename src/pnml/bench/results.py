@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnml._files import atomic_path
 from pnml._version import __version__
-from pnml.bench.metrics import Metrics
+from pnml.backend.files import atomic_path
+from pnml.metrics import Metrics
 
 if TYPE_CHECKING:
     import os

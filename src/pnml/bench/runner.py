@@ -7,21 +7,21 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pnml.bench.evidence import evidence_path
+from pnml.bench.dataset_cache import DatasetCache
+from pnml.bench.methods import MethodFailedError
+from pnml.bench.model_under_test import ModelUnderTest, full_precision
 from pnml.bench.protocol import NOISE
 from pnml.bench.record import UNAVAILABLE, measure, not_run
 from pnml.bench.results import load_results, save_result
-from pnml.bench.shelf import Shelf
-from pnml.bench.subject import Subject, full_precision
-from pnml.methods import MethodFailedError
+from pnml.bench.saved_scores import saved_scores_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
+    from pnml.bench.methods import View
     from pnml.bench.options import Options
     from pnml.bench.protocol import Cell
     from pnml.bench.results import Result
-    from pnml.methods import View
 
 
 @dataclass
@@ -46,7 +46,7 @@ def run(cells: Iterable[Cell], options: Options) -> Run:
     _ = options.torch_device
     known = {result.key: result for result in load_results(options.folder)} if options.folder.is_dir() else {}
     waiting = [cell for cell in cells if options.force or not _is_finished(cell, options, known.get(cell.key))]
-    done, shelf = Run(), Shelf(options.limit)
+    done, shelf = Run(), DatasetCache(options.limit)
     with full_precision():
         for group in _grouped(waiting, lambda cell: (cell.model, cell.ind, options.checkpoint_of(cell))):
             for result in _run_network(group, options, shelf, done.seconds):
@@ -58,12 +58,14 @@ def run(cells: Iterable[Cell], options: Options) -> Run:
     return done
 
 
-def _run_network(cells: list[Cell], options: Options, shelf: Shelf, seconds: dict[str, float]) -> Iterable[Result]:
+def _run_network(
+    cells: list[Cell], options: Options, shelf: DatasetCache, seconds: dict[str, float]
+) -> Iterable[Result]:
     """Yield the results of cells that share a network."""
     first = cells[0]
     name = options.checkpoint_of(first)
     try:
-        subject = Subject(first.model, first.ind, str(options.checkpoint or name), options, shelf)
+        subject = ModelUnderTest(first.model, first.ind, str(options.checkpoint or name), options, shelf)
     except UNAVAILABLE as error:
         yield from _refused(cells, options, error)
         return
@@ -84,7 +86,7 @@ def _run_network(cells: list[Cell], options: Options, shelf: Shelf, seconds: dic
         seconds[stage] += passed
 
 
-def _measured(cell: Cell, subject: Subject, views: list[View], shared: dict[str, float]) -> Iterable[Result]:
+def _measured(cell: Cell, subject: ModelUnderTest, views: list[View], shared: dict[str, float]) -> Iterable[Result]:
     try:
         return [measure(cell, subject, views, shared)]
     except MethodFailedError as error:
@@ -106,7 +108,7 @@ def _is_finished(cell: Cell, options: Options, result: Result | None) -> bool:
             f"{options.checkpoint_of(cell)}: give another --out, or --force to replace it"
         )
     wants_scores = options.keep_scores and result.scores.plus_pnml is not None
-    if wants_scores and not evidence_path(result, options.folder).exists():
+    if wants_scores and not saved_scores_path(result, options.folder).exists():
         return False
     return cell.ood not in NOISE or len(result.seeds) >= options.noise_seeds
 

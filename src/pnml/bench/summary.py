@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pnml.bench.paper import label, paper_cells
+from pnml.bench.paper import paper_cells
+from pnml.report.labels import label
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,7 +21,7 @@ def summary(results: Iterable[Result]) -> dict[str, list[tuple[str, ...]]]:
 
     The numbers are AUROC in percent, alone / with pNML; a dash stands where there is none.
 
-    >>> from pnml.bench.metrics import evaluate
+    >>> from pnml.metrics import evaluate
     >>> from pnml.bench.results import Result, Scores
     >>> scores = Scores(evaluate([1, 2, 4], [3, 5]), plus_pnml=evaluate([1, 2, 3], [4, 5]))
     >>> summary([Result(model="densenet-bc-100", ind="cifar10", ood="svhn", method="baseline", scores=scores)])
@@ -69,7 +70,7 @@ def absent(results: Iterable[Result]) -> list[str]:
 def notes(results: Iterable[Result]) -> list[str]:
     """Return what a reader of the results should know about their images, each thing once.
 
-    >>> from pnml.bench.metrics import evaluate
+    >>> from pnml.metrics import evaluate
     >>> from pnml.bench.results import Result, Scores
     >>> about = {"notes": {"train": "20,000 of the 73,257 published images"}}
     >>> scores = Scores(evaluate([1], [2]))

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from pnml.bench.paper import PaperCell, label, paper_cells
+from pnml.bench.paper import PaperCell, paper_cells
+from pnml.report.labels import label
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -93,7 +94,7 @@ class Table:
 def build_tables(results: Iterable[Result]) -> list[Table]:
     """Lay the results out as the paper's eight tables; results that it has no cell for are left out.
 
-    >>> from pnml.bench.metrics import evaluate
+    >>> from pnml.metrics import evaluate
     >>> from pnml.bench.results import Result, Scores
     >>> scores = Scores(evaluate([1, 2, 4], [3, 5]), plus_pnml=evaluate([1, 2, 3], [4, 5]))
     >>> run = Result(model="densenet-bc-100", ind="cifar10", ood="svhn", method="baseline", scores=scores)

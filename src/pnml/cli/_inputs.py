@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from pnml.detector import Detector
+from pnml.backend.progress import track
+from pnml.core.detector import Detector
 from pnml.io.chunk import Chunk, Samples, check
 from pnml.io.embedded import EmbeddedImages
 from pnml.io.embeddings import EmbeddingFile, open_embeddings
+from pnml.io.fingerprint import fingerprint_file
 from pnml.io.images import open_images
 from pnml.io.model import load_model
-from pnml.io.place import Place, place_of
+from pnml.io.paths import PathOrUri, path_or_uri
 from pnml.io.preparation import Preparation
-from pnml.io.stamp import file_stamp
-from pnml.progress import track
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from torch import nn
 
-    from pnml.torch_guard import Guard
+    from pnml.pytorch.guard import Guard
 
 
-def _existing(text: str) -> Place:
-    place = place_of(text)
+def _existing(text: str) -> PathOrUri:
+    place = path_or_uri(text)
     if isinstance(place, Path) and not place.exists():
         raise typer.BadParameter(f"{text!r} does not exist")
     return place
@@ -85,8 +85,8 @@ _EITHER = "give either --embeddings, or --images and the --model that embeds the
 class Inputs:
     """What was given for these options."""
 
-    embeddings: Place | None
-    images: Place | None
+    embeddings: PathOrUri | None
+    images: PathOrUri | None
     model: str | None
     weights: Path | None
     size: int | None
@@ -118,7 +118,7 @@ class Inputs:
             guarded(model),
             self.batch_size,
             self.strict,
-            {"factory": self.model, "weights": None if self.weights is None else file_stamp(self.weights)},
+            {"factory": self.model, "weights": None if self.weights is None else fingerprint_file(self.weights)},
         )
 
     def open_with_detector(self, path: Path) -> tuple[Samples, Detector]:
@@ -127,7 +127,7 @@ class Inputs:
             return self.open_embeddings(), Detector.load(path)
 
         def guarded(network: nn.Module) -> Guard:
-            from pnml.torch_guard import Guard
+            from pnml.pytorch.guard import Guard
 
             return Guard(network).load(path)
 

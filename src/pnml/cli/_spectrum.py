@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from pnml.subspace import Subspace
+    from pnml.core.subspace import Subspace
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _HEIGHT = 8

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pnml.calibration import Threshold
+    from pnml.core.calibration import Threshold
 
 
 def describe_threshold(threshold: Threshold) -> list[str]:
     """Say what the threshold is, what it promises, and how it was set.
 
-    >>> from pnml.calibration import calibrate
+    >>> from pnml.core.calibration import calibrate
     >>> for line in describe_threshold(calibrate([0.1] * 94 + [0.7] * 5, false_alarm_rate=0.05)):
     ...     print(line)
     0.7 nats: a sample with a larger regret is called out-of-distribution

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from pnml._extras import require
+from pnml.backend.extras import require
 from pnml.cli._errors import user_errors
 
 if TYPE_CHECKING:
@@ -92,8 +92,8 @@ def bench(
 
 def _report(done: Run, options: Options) -> None:
     from pnml.bench import leaderboard
+    from pnml.bench.methods import METHODS
     from pnml.bench.summary import COLUMNS, absent, notes, summary, timing
-    from pnml.methods import METHODS
 
     console = Console()
     tables = summary(done.results)

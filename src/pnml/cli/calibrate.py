@@ -5,8 +5,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from pnml._arrays import to_numpy
-from pnml.calibration import calibrate as set_threshold
+from pnml.backend.arrays import to_numpy
 from pnml.cli._errors import user_errors
 from pnml.cli._inputs import (
     BatchSizeOption,
@@ -24,6 +23,7 @@ from pnml.cli._inputs import (
     report_skipped,
 )
 from pnml.cli._words import describe_threshold
+from pnml.core.calibration import calibrate as set_threshold
 
 
 @user_errors()

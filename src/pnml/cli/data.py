@@ -10,10 +10,10 @@ from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
-from pnml.data.check import Check, check
-from pnml.data.fetch import fetch
-from pnml.data.registry import SETS
-from pnml.data.source import Source, data_folders
+from pnml.bench.data.check import Check, check
+from pnml.bench.data.fetch import fetch
+from pnml.bench.data.registry import SETS
+from pnml.bench.data.source import Source, data_folders
 
 data_app = typer.Typer(help="List, fetch and verify the image sets.", no_args_is_help=True, rich_markup_mode="markdown")
 

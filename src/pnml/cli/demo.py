@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from pnml._extras import require
+from pnml.backend.extras import require
 from pnml.cli._errors import user_errors
 
 

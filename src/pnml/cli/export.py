@@ -31,8 +31,8 @@ def export(
     network, _ = load_model(model, weights)
     import torch
 
-    from pnml.export import export_onnx
-    from pnml.torch_guard import Guard
+    from pnml.pytorch.export import export_onnx
+    from pnml.pytorch.guard import Guard
 
     guard = Guard(network).load(detector)
     out.parent.mkdir(parents=True, exist_ok=True)

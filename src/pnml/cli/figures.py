@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pnml._extras import require
-from pnml._files import atomic_path
+from pnml.backend.extras import require
+from pnml.backend.files import atomic_path
+from pnml.bench.figures import gram_vs_pnml, histograms, iris, save, simulation, spectrum, tpr_tnr
 from pnml.cli._errors import user_errors
-from pnml.figures import gram_vs_pnml, histograms, iris, save, simulation, spectrum, tpr_tnr
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from pnml.bench.figures._runs import Duel
     from pnml.bench.options import Options
-    from pnml.figures._runs import Duel
 
 figures_app = typer.Typer(
     name="figures",
@@ -72,7 +72,7 @@ def draw_spectrum(
     """
     with user_errors():
         options = _options(device, limit, checkpoint)
-        from pnml.figures._runs import subspaces
+        from pnml.bench.figures._runs import subspaces
 
         _write(spectrum.draw(subspaces(model, ind.split(","), options), model), out, "spectrum")
 
@@ -157,7 +157,7 @@ def _options(device: str, limit: int | None, checkpoint: Path | None) -> Options
 
 
 def _duels(model: str, ind: str, ood: list[str], method: str, options: Options) -> list[Duel]:
-    from pnml.figures._runs import duels
+    from pnml.bench.figures._runs import duels
 
     return duels(model, ind, ood, method, options)
 

@@ -25,16 +25,16 @@ from pnml.cli._inputs import (
     report_skipped,
 )
 from pnml.cli._spectrum import describe
-from pnml.correlation import Correlation
-from pnml.detector import Detector
+from pnml.core.correlation import Correlation
+from pnml.core.detector import Detector
+from pnml.core.scaling import EmbeddingScale
 from pnml.io.chunk import Samples
 from pnml.io.head import read_head
-from pnml.scaling import EmbeddingScale
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from pnml.torch_guard import Guard
+    from pnml.pytorch.guard import Guard
 
 
 @user_errors()
@@ -111,7 +111,7 @@ def fit(
 
 
 def _guard(network: "nn.Module", head_layer: str | None) -> "Guard":
-    from pnml.torch_guard import Guard
+    from pnml.pytorch.guard import Guard
 
     return Guard(network, head=head_layer)
 

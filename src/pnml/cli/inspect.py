@@ -9,7 +9,7 @@ from pnml.cli._errors import user_errors
 from pnml.cli._inputs import DetectorFile
 from pnml.cli._spectrum import describe, draw
 from pnml.cli._words import describe_threshold
-from pnml.detector import Detector
+from pnml.core.detector import Detector
 
 
 @user_errors()

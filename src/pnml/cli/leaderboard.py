@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pnml._files import atomic_path
+from pnml.backend.files import atomic_path
 from pnml.bench.leaderboard import leaderboard as boards_of
 from pnml.bench.leaderboard import render_leaderboard
 from pnml.bench.results import load_results

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from pnml._files import atomic_path
+from pnml.backend.files import atomic_path
 from pnml.cli._errors import user_errors
 from pnml.cli._inputs import (
     BatchSizeOption,
@@ -28,12 +28,12 @@ from pnml.cli._inputs import (
     report_skipped,
 )
 from pnml.cli._tally import Tally
-from pnml.detector import Detector
+from pnml.core.detector import Detector
 from pnml.io.chunk import Samples
+from pnml.io.fingerprint import content_digest
 from pnml.io.parts import Columns, Part, Parts
-from pnml.io.place import Place, place_of
+from pnml.io.paths import PathOrUri, path_or_uri
 from pnml.io.scores import score_chunk, score_writer
-from pnml.io.stamp import content_digest
 
 if TYPE_CHECKING:
     from pnml.engines.summary import Summary
@@ -50,7 +50,7 @@ def score(
         Any,
         typer.Option(
             help="The table to write: .parquet or .csv; with --engine ray a folder for .parquet files, also s3://, ...",
-            parser=place_of,
+            parser=path_or_uri,
             metavar="PATH",
         ),
     ],
@@ -90,7 +90,7 @@ def score(
     write = score_writer(out)
     samples, fitted = inputs.open_with_detector(detector)
     parts = Parts(out)
-    start = parts.begin({**samples.stamp(), "detector": content_digest(detector)}, restart=restart)
+    start = parts.begin({**samples.fingerprint(), "detector": content_digest(detector)}, restart=restart)
     if start:
         typer.echo(f"going on at row {start:,} of {samples.count:,}", err=True)
     if start < samples.count:
@@ -105,7 +105,7 @@ def score(
     _summarise(tally, {name: tally.quantile(share) for name, share in shares.items()}, fitted, samples, out)
 
 
-def _score_on_ray(samples: Samples, detector: Detector, out: Place, *, restart: bool, cpus: int | None) -> None:
+def _score_on_ray(samples: Samples, detector: Detector, out: PathOrUri, *, restart: bool, cpus: int | None) -> None:
     """Score on all cores of this machine, or on a cluster, into a folder."""
     from pnml.engines.ray import scored
 
@@ -140,7 +140,7 @@ def _tables(parts: Parts, tally: Tally, samples: Samples) -> Iterator[Columns]:
 
 
 def _summarise(
-    counts: "Tally | Summary", regrets: dict[str, float], detector: Detector, samples: Samples, out: Place
+    counts: "Tally | Summary", regrets: dict[str, float], detector: Detector, samples: Samples, out: PathOrUri
 ) -> None:
     typer.echo(f"scored {counts.rows:,} rows of {samples.path} into {out}")
     typer.echo("regret in nats: " + ", ".join(f"{name} {value:.4g}" for name, value in regrets.items()))

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from pnml._files import atomic_path
+from pnml.backend.files import atomic_path
 from pnml.bench.layout import header, lines, notes
 from pnml.bench.render import Format, render
 from pnml.bench.results import load_results

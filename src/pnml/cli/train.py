@@ -11,16 +11,16 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from pnml._extras import require
+from pnml.backend.extras import require
+from pnml.bench.data import SETS, load
+from pnml.bench.data.source import data_folders
 from pnml.cli._errors import user_errors
-from pnml.data import SETS, load
-from pnml.data.source import data_folders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pnml import training
-    from pnml.training.settings import OutlierSet
+    from pnml.bench import training
+    from pnml.bench.training.settings import OutlierSet
 
 
 def train(
@@ -70,7 +70,7 @@ def train(
         raise typer.BadParameter("--tune, --from and --outliers belong together: give all three, or none")
     with user_errors(), _bar() as report:
         require("torch", extra="torch", what="pnml train")
-        from pnml import training, zoo
+        from pnml.bench import training, zoo
 
         recipe = training.recipe(model, dataset, tune=tune)
         overrides: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size, "lr": lr}

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from pnml._download import verify
-from pnml.data.decode import read_image
 from pnml.demo.pictures import SIDE, Pictures
+from pnml.io.decode import read_image
+from pnml.io.download import verify
 
 FOLDER = Path(__file__).parent / "assets"
 WEIGHTS, DETECTOR, SAMPLE, ATTRIBUTION = FILES = (

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pnml import data
-from pnml._extras import require
-from pnml.data.decode import read_image, resize_to
+from pnml.backend.extras import require
+from pnml.bench import data
+from pnml.io.decode import read_image, resize_to
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

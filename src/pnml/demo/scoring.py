@@ -9,11 +9,11 @@ import torch
 from safetensors import safe_open
 
 import pnml
-from pnml import zoo
+from pnml.backend.progress import track
+from pnml.bench import zoo
+from pnml.bench.methods.msp import msp_score
 from pnml.demo import assets
 from pnml.demo.pictures import Pictures, strange_pictures
-from pnml.methods.msp import msp_score
-from pnml.progress import track
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,7 +8,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from pnml.bench.metrics import Metrics, evaluate
+from pnml.metrics import Metrics, evaluate
 
 if TYPE_CHECKING:
     from pnml.demo.scoring import Outcome

@@ -7,7 +7,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from pnml._extras import require
+from pnml.backend.extras import require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

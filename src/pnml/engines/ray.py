@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 
 from safetensors import safe_open
 
-from pnml.detector import Detector
+from pnml.backend.progress import track
+from pnml.core.detector import Detector
 from pnml.engines.cluster import cluster
 from pnml.engines.mapping import mapped
 from pnml.engines.pieces import pieces_of
@@ -30,16 +31,15 @@ from pnml.engines.work import Scoring, Summing, statistic_of
 from pnml.io.embedded import EmbeddedImages
 from pnml.io.embeddings import EmbeddingFile, open_embeddings
 from pnml.io.images import open_images
-from pnml.io.place import place_of
+from pnml.io.paths import path_or_uri
 from pnml.io.preparation import Preparation
 from pnml.io.shards import Shards
-from pnml.progress import track
 
 if TYPE_CHECKING:
-    from pnml.correlation import Correlation
+    from pnml.core.correlation import Correlation
     from pnml.io.chunk import Samples
-    from pnml.io.place import Place
-    from pnml.torch_guard import Guard
+    from pnml.io.paths import PathOrUri
+    from pnml.pytorch.guard import Guard
 
 
 class SkippedImagesWarning(UserWarning):
@@ -47,7 +47,7 @@ class SkippedImagesWarning(UserWarning):
 
 
 def fit(
-    source: Place | Samples,
+    source: PathOrUri | Samples,
     subject: Detector | Guard,
     *,
     preparation: Preparation | None = None,
@@ -85,9 +85,9 @@ def fit(
 
 
 def score(
-    source: Place | Samples,
+    source: PathOrUri | Samples,
     subject: Detector | Guard,
-    out: Place,
+    out: PathOrUri,
     *,
     preparation: Preparation | None = None,
     batch_size: int = 128,
@@ -116,7 +116,7 @@ def score(
     summary = scored(
         samples,
         subject if isinstance(subject, Detector) else subject.fitted(),
-        place_of(str(out)),
+        path_or_uri(str(out)),
         restart=restart,
         cpus=cpus,
         progress=progress,
@@ -152,7 +152,7 @@ def summed(
 def scored(
     samples: Samples,
     detector: Detector,
-    out: Place,
+    out: PathOrUri,
     *,
     restart: bool = False,
     cpus: int | None = None,
@@ -164,7 +164,7 @@ def scored(
     dealt = hashlib.sha256(repr(pieces).encode()).hexdigest()
     summary = Summary()
     with cluster(cpus) as ray:
-        shards.begin({**samples.stamp(), "detector": _digest(detector), "pieces": dealt}, restart=restart)
+        shards.begin({**samples.fingerprint(), "detector": _digest(detector), "pieces": dealt}, restart=restart)
         for table in track(mapped(ray, work, pieces), "score", total=len(pieces), shown=progress):
             for row in ray.get(table).to_pylist():
                 summary += Summary.from_json(json.loads(row["summary"]))
@@ -173,11 +173,11 @@ def scored(
 
 
 def _opened(
-    source: Place | Samples, subject: Detector | Guard, preparation: Preparation | None, batch_size: int
+    source: PathOrUri | Samples, subject: Detector | Guard, preparation: Preparation | None, batch_size: int
 ) -> Samples:
     if not isinstance(source, (str, Path)):
         return source
-    place = place_of(str(source))
+    place = path_or_uri(str(source))
     if isinstance(subject, Detector):
         return open_embeddings(place)
     return EmbeddedImages(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnml.correlation import Correlation
+from pnml.core.correlation import Correlation
 from pnml.engines.summary import Summary
 from pnml.io.chunk import Chunk, check
 from pnml.io.scores import score_chunk
@@ -19,7 +19,7 @@ from pnml.io.scores import score_chunk
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pnml.detector import Detector
+    from pnml.core.detector import Detector
     from pnml.io.chunk import Samples
     from pnml.io.parts import Columns
     from pnml.io.shards import Shards

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import array_api_compat as compat
 import numpy as np
 
-from pnml._arrays import to_numpy
+from pnml.backend.arrays import to_numpy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from pnml._arrays import Array
-    from pnml.io.place import Place
+    from pnml.backend.arrays import Array
+    from pnml.io.paths import PathOrUri
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Samples(Protocol):
     """Embeddings in a file, or images and the model that embeds them: read in order, a chunk at a time."""
 
     @property
-    def path(self) -> Place:
+    def path(self) -> PathOrUri:
         """The file or folder read."""
 
     @property
@@ -62,11 +62,11 @@ class Samples(Protocol):
     def chunks(self, start: int = 0) -> Iterator[Chunk]:
         """Yield the samples from row ``start`` on."""
 
-    def stamp(self) -> dict[str, Any]:
+    def fingerprint(self) -> dict[str, Any]:
         """Say what is read and how, so that a change between two runs is noticed."""
 
 
-def check(chunk: Chunk, path: Place, n_features: int | None, *, unit_norm: bool = False) -> Chunk:
+def check(chunk: Chunk, path: PathOrUri, n_features: int | None, *, unit_norm: bool = False) -> Chunk:
     """Return the chunk if a detector can use it; name the first row that it cannot use by its place in the file.
 
     Args:
@@ -95,7 +95,7 @@ def check(chunk: Chunk, path: Place, n_features: int | None, *, unit_norm: bool 
     return chunk
 
 
-def _named(chunk: Chunk, path: Place, row: int) -> str:
+def _named(chunk: Chunk, path: PathOrUri, row: int) -> str:
     position, name = chunk.positions[row], chunk.ids[row]
     called = "" if name == position else f" (id {name})"
     return f"row {position} of {path}, counted from 0{called},"

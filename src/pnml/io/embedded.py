@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     import torch
 
     from pnml.io.images import Images
-    from pnml.io.place import Place
+    from pnml.io.paths import PathOrUri
     from pnml.io.preparation import Preparation
-    from pnml.torch_guard import Guard
+    from pnml.pytorch.guard import Guard
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class EmbeddedImages:
     made_by: dict[str, Any]
 
     @property
-    def path(self) -> Place:
+    def path(self) -> PathOrUri:
         """Where the images are."""
         return self.images.path
 
@@ -71,22 +71,22 @@ class EmbeddedImages:
             else:
                 yield Chunk(start, first + kept, ids[kept], np.empty((0, 0)), skipped=skipped)
 
-    def stamp(self) -> dict[str, Any]:
+    def fingerprint(self) -> dict[str, Any]:
         """Say which images are read, how, and by which model."""
         return {
-            "input": self.images.stamp(),
-            "preparation": self.preparation.stamp(),
+            "input": self.images.fingerprint(),
+            "preparation": self.preparation.fingerprint(),
             "model": self.made_by,
             "strict": self.strict,
         }
 
     def _run(self, batch: torch.Tensor, *, first: bool) -> tuple[torch.Tensor, torch.Tensor]:
-        from pnml.head import HeadNotFoundError, find_head, unwrapped
+        from pnml.pytorch.head import HeadNotFoundError, find_head, unwrapped
 
         reference = next(self.guard.model.parameters(), batch)
         batch = batch.to(reference.device, reference.dtype)
         try:
-            with self.guard.undisturbed():
+            with self.guard.eval_no_grad():
                 if first:
                     self.guard.head_name = find_head(unwrapped(self.guard.model), (batch,), named=self.guard.head_name)
                 return self.guard.run((batch,), {})

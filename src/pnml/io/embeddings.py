@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pnml.io.chunk import Chunk
+from pnml.io.fingerprint import fingerprint_path
 from pnml.io.numpy_files import open_npy, open_npz
 from pnml.io.parquet_files import open_embeddings_parquet
-from pnml.io.stamp import place_stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from pnml.io.place import Place
+    from pnml.io.paths import PathOrUri
     from pnml.io.stored import Stored
 
 CHUNK_BYTES = 1 << 25
@@ -42,7 +42,7 @@ class EmbeddingFile:
     [(3, 3)]
     """
 
-    path: Place
+    path: PathOrUri
     stored: Stored
     chunk_rows: int
 
@@ -63,12 +63,12 @@ class EmbeddingFile:
             start += len(rows)
             yield Chunk(start, positions, positions if ids is None else ids, rows)
 
-    def stamp(self) -> dict[str, Any]:
+    def fingerprint(self) -> dict[str, Any]:
         """Say which file is read."""
-        return {"input": place_stamp(self.path)}
+        return {"input": fingerprint_path(self.path)}
 
 
-def open_embeddings(path: Place) -> EmbeddingFile:
+def open_embeddings(path: PathOrUri) -> EmbeddingFile:
     """Open embeddings: an ``.npy``, ``.npz`` or ``.parquet`` file, a folder of ``.parquet`` files, or a URI of parquet.
 
     The files of a folder are one table, in the order of their paths.

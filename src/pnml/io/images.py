@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnml.data.folder import SUFFIXES, image_files
-from pnml.data.parquet import bytes_of, image_columns
+from pnml.bench.data.folder import SUFFIXES, image_files
+from pnml.bench.data.parquet import bytes_of, image_columns
+from pnml.io.fingerprint import fingerprint_folder, fingerprint_path
 from pnml.io.parquet_files import ids_of, open_parquet
-from pnml.io.stamp import folder_stamp, place_stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-    from pnml.data.decode import Encoded
-    from pnml.io.place import Place
+    from pnml.io.decode import Encoded
+    from pnml.io.paths import PathOrUri
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,14 @@ class Images:
         starts: the images from which reading can begin without reading what comes before; any when empty.
     """
 
-    path: Place
+    path: PathOrUri
     count: int
     read: Callable[[int, int], Iterator[tuple[NDArray[Any], list[Encoded]]]]
-    stamp: Callable[[], dict[str, Any]]
+    fingerprint: Callable[[], dict[str, Any]]
     starts: tuple[int, ...] = ()
 
 
-def open_images(path: Place) -> Images:
+def open_images(path: PathOrUri) -> Images:
     """Open a folder of image files (at any depth, sorted by path), or parquet with a column of images.
 
     Parquet is a file on this machine, or a file or folder in a store. The ids of image files are their paths below the
@@ -64,10 +64,10 @@ def _open_folder(folder: Path) -> Images:
             names = [file.relative_to(folder).as_posix() for file in files[first : first + size]]
             yield np.asarray(names, dtype=np.str_), chosen
 
-    return Images(folder, len(files), read, lambda: folder_stamp(folder, files))
+    return Images(folder, len(files), read, lambda: fingerprint_folder(folder, files))
 
 
-def _open_parquet(path: Place) -> Images:
+def _open_parquet(path: PathOrUri) -> Images:
     if isinstance(path, Path) and path.suffix != ".parquet":
         raise ValueError(f"{path} is neither a folder of images nor a .parquet file")
     files = open_parquet(path)
@@ -80,4 +80,4 @@ def _open_parquet(path: Place) -> Images:
             encoded: list[Encoded] = [bytes_of(value) for value in table.column(column).to_pylist()]
             yield np.arange(first, first + len(encoded)) if ids is None else ids, encoded
 
-    return Images(path, files.count, read, lambda: place_stamp(path), files.starts)
+    return Images(path, files.count, read, lambda: fingerprint_path(path), files.starts)

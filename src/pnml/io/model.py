@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 
-from pnml._extras import require
+from pnml.backend.extras import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ def load_model(spec: str, weights: Path | None) -> tuple[nn.Module, Transform | 
     (Identity(), None)
     """
     torch = require("torch", extra="torch", what="--model")
-    from pnml.head import unwrapped
+    from pnml.pytorch.head import unwrapped
 
     made = _call(spec)
     model, transform = made if isinstance(made, tuple) and len(made) == 2 else (made, None)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnml._extras import require
-from pnml.io.place import Place, parquet_files_at
+from pnml.backend.extras import require
+from pnml.io.paths import PathOrUri, parquet_files_at
 from pnml.io.stored import Stored
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class ParquetFiles:
         schema: the columns.
     """
 
-    place: Place
+    place: PathOrUri
     filesystem: Any
     files: tuple[tuple[str, tuple[int, ...]], ...]
     schema: Any
@@ -80,7 +80,7 @@ class ParquetFiles:
                     start = max(0, start - batch.num_rows)
 
 
-def open_parquet(place: Place) -> ParquetFiles:
+def open_parquet(place: PathOrUri) -> ParquetFiles:
     """Open a parquet file, or all those of a folder, for reading in pieces; only their footers are read now."""
     filesystem, found = parquet_files_at(place)
 
@@ -127,7 +127,7 @@ def ids_of(table: Any, first: int) -> NDArray[Any] | None:
     return np.asarray(column.cast(arrow.string()).to_pylist(), dtype=np.str_)
 
 
-def open_embeddings_parquet(path: Place) -> Stored:
+def open_embeddings_parquet(path: PathOrUri) -> Stored:
     """Open embeddings in a list column ``embedding``, or in all floating-point columns in order; and maybe ``id``."""
     types = require("pyarrow.types", extra="parquet", what="reading parquet")
     files = open_parquet(path)
@@ -157,7 +157,7 @@ def open_embeddings_parquet(path: Place) -> Stored:
     return Stored(files.count, width, read, files.starts)
 
 
-def _listed(path: Place, column: Any, width: int, first: int) -> NDArray[Any]:
+def _listed(path: PathOrUri, column: Any, width: int, first: int) -> NDArray[Any]:
     """The lists of a column as the rows of a matrix."""
     compute = require("pyarrow.compute", extra="parquet", what="reading parquet")
     lengths = compute.fill_null(compute.list_value_length(column), 0).to_numpy()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pnml._files import atomic_path
+from pnml.backend.files import atomic_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnml._extras import require
-from pnml.data.decode import UndecodableError, in_threads, read_image, resize_to
+from pnml.backend.extras import require
+from pnml.io.decode import UndecodableError, in_threads, read_image, resize_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import torch
 
-    from pnml.data.decode import Encoded
+    from pnml.io.decode import Encoded
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Preparation:
     std: tuple[float, ...] = (1.0,)
     transform: Callable[[Any], torch.Tensor] | None = None
 
-    def stamp(self) -> dict[str, Any]:
+    def fingerprint(self) -> dict[str, Any]:
         """Say what happens, as far as it can be said."""
         return {"size": self.size, "mean": list(self.mean), "std": list(self.std), "transform": bool(self.transform)}
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pnml._arrays import to_numpy
-from pnml._extras import require
-from pnml.learner import log_softmax
+from pnml.backend.arrays import to_numpy
+from pnml.backend.extras import require
+from pnml.core.theorem import log_softmax
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from pnml.detector import Detector
+    from pnml.core.detector import Detector
     from pnml.io.chunk import Chunk
     from pnml.io.parts import Columns
 

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pnml._extras import require
-from pnml._files import atomic_path
+from pnml.backend.extras import require
+from pnml.backend.files import atomic_path
 from pnml.io.parts import Columns, changes
-from pnml.io.place import Place, located
+from pnml.io.paths import PathOrUri, located
 
 _MANIFEST = "_manifest.json"  # readers of parquet folders pass over names with an underscore
 _FACTS = b"pnml"
@@ -26,7 +26,7 @@ class Shards:
         out: the folder; it is made when it is not there.
     """
 
-    def __init__(self, out: Place) -> None:
+    def __init__(self, out: PathOrUri) -> None:
         self.out = out
         self._filesystem, self._folder = located(out)
 

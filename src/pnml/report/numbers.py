@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pnml.bench.metrics import Metrics, evaluate, tnr_curve
+from pnml.metrics import Metrics, evaluate, tnr_curve
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

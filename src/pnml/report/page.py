@@ -11,8 +11,8 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
-from pnml._files import atomic_path
 from pnml._version import __version__
+from pnml.backend.files import atomic_path
 from pnml.report.numbers import numbers
 from pnml.report.sections import render_sections
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pnml._extras import require
-from pnml.data.decode import UndecodableError, read_image
+from pnml.backend.extras import require
+from pnml.io.decode import UndecodableError, read_image
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnml.data.decode import UndecodableError, read_image
-from pnml.detector import Detector
+from pnml.core.detector import Detector
+from pnml.io.decode import UndecodableError, read_image
 from pnml.io.images import open_images
 from pnml.io.score_table import read_scores
 from pnml.report.model import Report, ScoredSet

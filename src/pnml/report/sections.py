@@ -5,8 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from pnml.bench.paper import label
 from pnml.report.gallery import render_gallery
+from pnml.report.labels import label
 from pnml.report.numbers import pairs
 from pnml.report.tables import METRICS, metric_table, render_table
 

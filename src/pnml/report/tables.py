@@ -6,13 +6,13 @@ from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from pnml.bench.metrics import average
-from pnml.bench.paper import label
+from pnml.metrics import average
+from pnml.report.labels import label
 from pnml.report.model import Table
 from pnml.report.numbers import pairs
 
 if TYPE_CHECKING:
-    from pnml.bench.metrics import Metrics
+    from pnml.metrics import Metrics
     from pnml.report.model import Report
 
 METRICS = ("auroc", "tnr_at_tpr95", "detection_accuracy")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnml._arrays import as_array, to_numpy
+from pnml.backend.arrays import as_array, to_numpy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

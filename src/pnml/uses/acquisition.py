@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pnml._arrays import as_array, to_numpy
-from pnml._extras import require
-from pnml._rows import check_rows
-from pnml.detector import Detector
+from pnml.backend.arrays import as_array, to_numpy
+from pnml.backend.extras import require
+from pnml.backend.rows import check_rows
+from pnml.core.detector import Detector
 from pnml.uses._checks import scores_of, whole_numbers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from pnml.scaling import EmbeddingScale
+    from pnml.core.scaling import EmbeddingScale
 
 
 def acquire(scores: Any, k: int) -> NDArray[np.int64]:

@@ -15,16 +15,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from pnml.head import logits_of
+from pnml.pytorch.head import logits_of
 
 if TYPE_CHECKING:
-    from pnml.zoo import Network
+    from pnml.bench.zoo import Network
 
 
 class TakingImages(nn.Module):
     """A network of the zoo that takes images in [0, 1] and normalises them itself.
 
-    >>> from pnml.zoo import create
+    >>> from pnml.bench.zoo import create
     >>> TakingImages(create("resnet-20", 10).eval())(torch.rand(2, 3, 32, 32)).shape
     torch.Size([2, 10])
     """

@@ -1,7 +1,7 @@
 """How well probabilities keep their word: log-loss, Brier score, and calibration error.
 
 All take probabilities of shape (n, C), of any array library, and the true classes of shape (n,). (Thresholds on scores
-are set in :mod:`pnml.calibration`, which is another thing.)
+are set in :mod:`pnml.core.calibration`, which is another thing.)
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from pnml._arrays import as_array, to_numpy
-from pnml._rows import check_rows
+from pnml.backend.arrays import as_array, to_numpy
+from pnml.backend.rows import check_rows
 from pnml.uses._checks import whole_numbers
 
 if TYPE_CHECKING:

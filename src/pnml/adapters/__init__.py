@@ -1,5 +1,0 @@
-"""Ways into and out of other packages for out-of-distribution detection, one module per package.
-
-``pnml.adapters.pytorch_ood.PNML`` is a detector for code written for pytorch-ood, and
-``pnml.adapters.openood.PNMLPostprocessor`` a postprocessor for OpenOOD's evaluator.
-"""

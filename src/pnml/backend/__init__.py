@@ -1,0 +1,1 @@
+"""Array libraries, chunks of rows, threads, files: what the mathematics stands on."""

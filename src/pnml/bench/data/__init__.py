@@ -1,0 +1,9 @@
+"""Image sets in their publishers' layouts: found, fetched, checked, and loaded once as uint8."""
+
+from __future__ import annotations
+
+from pnml.bench.data.image_set import ImageSet
+from pnml.bench.data.registry import SETS, available, load
+from pnml.bench.data.source import DataNotFoundError
+
+__all__ = ["SETS", "DataNotFoundError", "ImageSet", "available", "load"]

@@ -1,0 +1,96 @@
+"""A set of images, decoded once and kept as uint8."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pnml.backend.extras import require
+from pnml.io.decode import Images, LazyImages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import torch
+    from numpy.typing import NDArray
+
+_PIECE = 1 << 28  # bytes moved to the device at once
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ImageSet:
+    """Images of one size with their labels, if they have any.
+
+    Attributes:
+        name: the name or path it was loaded by.
+        images: (N, H, W, 3), uint8, RGB. A NumPy array; a set too large for memory is a
+            :class:`~pnml.io.decode.LazyImages`, which decodes the rows it is indexed with.
+        labels: class numbers, (N,), int64, or None.
+        split: the part of the published set, such as "test".
+        note: what a reader of results should know, such as "20,000 of the 73,257 published images".
+
+    >>> images = np.zeros((5, 32, 32, 3), dtype=np.uint8)
+    >>> black = ImageSet("black", images, labels=None, split="test", note="")
+    >>> black
+    ImageSet('black', 'test', 5 images of 32×32 pixels)
+    >>> [tuple(batch.shape) for batch in black.take(3).batches(2)]
+    [(2, 3, 32, 32), (1, 3, 32, 32)]
+    """
+
+    name: str
+    images: Images
+    labels: NDArray[np.int64] | None
+    split: str
+    note: str
+
+    def __post_init__(self) -> None:
+        shape, kind = self.images.shape, self.images.dtype
+        if len(shape) != 4 or shape[-1] != 3 or kind != np.uint8:
+            raise ValueError(f"images of {self.name!r} are {kind} {shape}; uint8 (N, H, W, 3) is expected")
+        if self.labels is not None and (self.labels.shape != shape[:1] or self.labels.dtype != np.int64):
+            raise ValueError(
+                f"labels of {self.name!r} are {self.labels.dtype} {self.labels.shape}; int64 {shape[:1]} is expected"
+            )
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __repr__(self) -> str:
+        height, width = self.images.shape[1:3]
+        return f"ImageSet({self.name!r}, {self.split!r}, {len(self):,} images of {width}×{height} pixels)"
+
+    def take(self, n: int) -> ImageSet:
+        """The first ``n`` images, or all if there are fewer."""
+        if n < 0:
+            raise ValueError(f"cannot take {n} images: give a number of 0 or more")
+        first = slice(n)
+        images = self.images.subset(first) if isinstance(self.images, LazyImages) else self.images[first]
+        return replace(self, images=images, labels=None if self.labels is None else self.labels[first])
+
+    def batches(self, batch_size: int, device: str | torch.device = "cpu") -> Iterator[torch.Tensor]:
+        """The images in order, as uint8 tensors (B, 3, H, W) on ``device``.
+
+        They are moved in pieces of many batches, and the next piece is made ready while one is in use.
+        """
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be 1 or more, not {batch_size}")
+        torch_ = require("torch", extra="torch", what="ImageSet.batches")
+        row_bytes = int(np.prod(self.images.shape[1:]))
+        step = batch_size * max(1, _PIECE // (batch_size * row_bytes))
+        starts = range(0, len(self), step)
+        with ThreadPoolExecutor(1) as pool:
+            coming = [pool.submit(self._rows, start, step) for start in starts[:1]]
+            for start in starts:
+                rows = coming.pop().result()
+                if start + step < len(self):
+                    coming.append(pool.submit(self._rows, start + step, step))
+                piece = torch_.from_numpy(rows).to(device)
+                for batch in piece.split(batch_size):
+                    yield batch.permute(0, 3, 1, 2).contiguous()
+
+    def _rows(self, start: int, count: int) -> NDArray[np.uint8]:
+        # A copy, for tensors cannot share read-only memory.
+        return np.array(self.images[start : start + count])

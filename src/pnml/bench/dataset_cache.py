@@ -1,0 +1,41 @@
+"""Image sets that several networks look at, loaded once."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from pnml.bench.data import load
+
+if TYPE_CHECKING:
+    from pnml.bench.data import ImageSet
+
+_LARGEST = 1 << 28  # bytes of a set that is kept; larger ones are loaded anew
+
+
+class DatasetCache:
+    """Loads image sets and keeps those of moderate size at hand.
+
+    Args:
+        limit: take at most this many images of every set.
+
+    >>> shelf = DatasetCache(limit=5)
+    >>> shelf.load("uniform")
+    ImageSet('uniform', 'test', 5 images of 32×32 pixels)
+    >>> shelf.load("uniform") is shelf.load("uniform")
+    True
+    """
+
+    def __init__(self, limit: int | None = None) -> None:
+        self.limit = limit
+        self._kept: dict[tuple[str, str, int, int | None], ImageSet] = {}
+
+    def load(self, name: str, *, split: str = "test", seed: int = 0, size: int | None = None) -> ImageSet:
+        """Load a set as :func:`pnml.bench.data.load` does, or take it off the shelf."""
+        key = name, split, seed, size
+        if key in self._kept:
+            return self._kept[key]
+        images = load(name, split=split, limit=self.limit, seed=seed, size=size)
+        if prod(images.images.shape) <= _LARGEST:
+            self._kept[key] = images
+        return images

@@ -1,0 +1,84 @@
+"""The scores that figures are drawn from: a network and image sets, run on demand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from pnml.backend.arrays import to_numpy
+from pnml.bench.dataset_cache import DatasetCache
+from pnml.bench.model_under_test import ModelUnderTest, full_precision
+from pnml.bench.protocol import plan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pnml.bench.methods import Method, View
+    from pnml.bench.options import Options
+    from pnml.bench.protocol import Cell
+    from pnml.core.subspace import Subspace
+
+Vector = np.ndarray[Any, Any]
+
+
+class Scores(NamedTuple):
+    """One score of the in-distribution samples, shape (n,), and of the OOD samples, shape (m,)."""
+
+    ind: Vector
+    ood: Vector
+
+
+@dataclass(frozen=True, eq=False)
+class Duel:
+    """A method's own score and its score with pNML, of the same samples of one IND-OOD pair."""
+
+    model: str
+    ind: str
+    ood: str
+    method: str
+    alone: Scores
+    plus_pnml: Scores
+
+
+def duels(model: str, ind: str, ood: Sequence[str], method: str, options: Options) -> list[Duel]:
+    """Score an in-distribution set and each OOD set by one method.
+
+    Gram and OECC hold out a tenth of the in-distribution set: their scores are of the other nine, in the first of the
+    benchmark's trials.
+
+    Args:
+        model: the network's architecture.
+        ind: the in-distribution set.
+        ood: OOD sets as :func:`pnml.bench.protocol.plan` takes them.
+        method: a name in ``pnml.bench.methods.METHODS``.
+        options: how to run.
+    """
+    cells = plan(model, ind, ood, [method])
+    shelf = DatasetCache(options.limit)
+    with full_precision():
+        subject = _subject(cells[0], options, shelf)
+        views = [subject.load(cell.ood)[0] for cell in cells]  # what is absent is missed before the long work
+        fitted, _ = subject.fit().method(method)
+        return [_duel(cell, fitted, subject.ind, view) for cell, view in zip(cells, views, strict=True)]
+
+
+def subspaces(model: str, inds: Sequence[str], options: Options) -> dict[str, Subspace]:
+    """Run each training set through the network that was trained on it, and decompose its embeddings' correlation."""
+    shelf = DatasetCache(options.limit)
+    cells = [plan(model, ind, ["all"], ["baseline"])[0] for ind in inds]
+    with full_precision():
+        subjects = {cell.ind: _subject(cell, options, shelf) for cell in cells}
+        return {ind: subject.fit().detector.subspace for ind, subject in subjects.items()}
+
+
+def _subject(cell: Cell, options: Options, shelf: DatasetCache) -> ModelUnderTest:
+    return ModelUnderTest(cell.model, cell.ind, str(options.checkpoint or cell.checkpoint), options, shelf)
+
+
+def _duel(cell: Cell, method: Method, ind: View, ood: View) -> Duel:
+    rows = next(iter(method.trials(ind, ood)))
+    alone = Scores(to_numpy(method.score(ind)[rows]), to_numpy(method.score(ood)))
+    plus_pnml = Scores(to_numpy(method.score_with_pnml(ind)[rows]), to_numpy(method.score_with_pnml(ood)))
+    return Duel(cell.model, cell.ind, cell.ood_name, cell.method, alone, plus_pnml)

@@ -1,0 +1,51 @@
+"""TNR as a function of TPR, of a method alone and with pNML: every threshold, not only the one that keeps 95%."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pnml.bench.figures._canvas import blank
+from pnml.metrics import tnr_at_tpr, tnr_curve
+from pnml.report.labels import label
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.figure import Figure
+
+    from pnml.bench.figures._runs import Duel
+
+_STYLES = (("#d95f02", "--"), ("#1b6ca8", "-"))
+
+
+def draw(duels: Sequence[Duel]) -> Figure:
+    """Draw one panel for each OOD set, both curves in percent, with their TNR at a TPR of 95%.
+
+    >>> import numpy as np
+    >>> from pnml.bench.figures._runs import Duel, Scores
+    >>> scores = Scores(np.array([1.0, 2.0]), np.array([2.0, 3.0]))
+    >>> (axes,) = draw([Duel("resnet-34", "svhn", "uniform", "odin", scores, scores)]).axes
+    >>> [text.get_text() for text in axes.get_legend().get_texts()]
+    ['ODIN: 50.0 at TPR 95%', 'ODIN+pNML: 50.0 at TPR 95%']
+    """
+    columns = min(len(duels), 3)
+    rows = -(-len(duels) // columns)
+    figure = blank(3.6 * columns, 3.2 * rows)
+    panels: Any = figure.subplots(rows, columns, squeeze=False, sharex=True)
+    for axes in panels.flat[len(duels) :]:
+        axes.remove()
+    for axes, duel in zip(panels.flat, duels, strict=False):
+        method = label(duel.method)
+        sides = ((method, duel.alone), (f"{method}+pNML", duel.plus_pnml))
+        axes.axvline(95, color="grey", linewidth=0.8)
+        for (name, scores), (colour, dashes) in zip(sides, _STYLES, strict=True):
+            curve, at_95 = tnr_curve(*scores), tnr_at_tpr(*scores)
+            text = f"{name}: {at_95:.1f} at TPR 95%"
+            axes.plot(curve.tpr, curve.tnr, color=colour, linestyle=dashes, linewidth=1.6, label=text)
+            axes.plot([95], [at_95], "o", color=colour, markersize=5)
+        axes.set_title(f"{label(duel.model)}: {label(duel.ind)} → {label(duel.ood)}", fontsize=9)
+        axes.set(xlabel="TPR: IND kept (%)", ylabel="TNR: OOD refused (%)", xlim=(50, 100.5), ylim=(0, 101))
+        axes.grid(alpha=0.3, linewidth=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(loc="lower left", fontsize=8, framealpha=0.9, edgecolor="none")
+    return figure

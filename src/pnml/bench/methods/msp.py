@@ -1,0 +1,32 @@
+"""Baseline (Hendrycks and Gimpel, 2017): how far the largest softmax probability is from 1."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pnml.bench.methods.protocol import Method
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from pnml.bench.methods.view import View
+
+
+def msp_score(logits: Tensor) -> Tensor:
+    """Give 1 − max softmax of logits (n, C), shape (n,), in float64.
+
+    >>> import torch
+    >>> msp_score(torch.tensor([[0.0, 0.0], [100.0, 0.0]]))
+    tensor([0.5000, 0.0000], dtype=torch.float64)
+    """
+    return 1 - logits.double().softmax(dim=-1).amax(dim=-1)
+
+
+class Baseline(Method):
+    """1 − max softmax; with pNML, the regret."""
+
+    name = "baseline"
+
+    def score(self, view: View) -> Tensor:
+        """Give 1 − max softmax of every image, shape (n,)."""
+        return msp_score(view.logits)

@@ -1,0 +1,140 @@
+"""A network under test: its training set seen once, its test set and any OOD set ready to be scored."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from functools import cached_property
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import torch
+
+from pnml.backend import progress
+from pnml.bench import zoo
+from pnml.bench.clock import Clock
+from pnml.bench.memory import Memory, watched_memory
+from pnml.bench.methods import ALL_METHODS, Method, Odin
+from pnml.bench.methods.view import View
+from pnml.bench.protocol import NOISE
+from pnml.core.detector import Detector
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from torch import Tensor
+
+    from pnml.bench.data import ImageSet
+    from pnml.bench.dataset_cache import DatasetCache
+    from pnml.bench.options import Options
+
+
+class ModelUnderTest:
+    """One network with its in-distribution sets, its fitted detector and its fitted methods.
+
+    Args:
+        model: the network's architecture.
+        ind: the in-distribution set.
+        checkpoint: the name or the file of the network's weights.
+        options: how to run.
+        shelf: where the image sets come from.
+
+    Attributes:
+        memory: what fitting each method took.
+
+    Raises:
+        DataNotFoundError: the set is absent.
+        OSError, ValueError: the weights are absent, or are not what they should be.
+    """
+
+    def __init__(self, model: str, ind: str, checkpoint: str, options: Options, shelf: DatasetCache) -> None:
+        self.options = options
+        self.shelf = shelf
+        self.clock = Clock(options.torch_device)
+        self._is_fitted = False
+        self._methods: dict[str, tuple[Method, dict[str, float]]] = {}
+        self.memory: dict[str, Memory] = {}
+        published = zoo.CHECKPOINTS.get(checkpoint)
+        self._knows_labels = published is None or published.trained_on == ind
+        with self.clock.lap() as self.seconds, self.clock("load"):
+            train, test = shelf.load(ind, split="train"), shelf.load(ind)
+            self.network = zoo.load(checkpoint, architecture=model).to(options.torch_device)
+        self.train, self.ind = self._view(train), self._view(test)
+
+    def fit(self) -> ModelUnderTest:
+        """Run the training set and the test set through the network, if that has not been done."""
+        if self._is_fitted:
+            return self
+        with self.clock.lap() as passed:
+            with self.clock("train_embedding"):
+                _ = self.train.outputs
+            with self.clock("fit"):
+                self.detector = self._fit_detector()
+            with self.clock("ind_embedding"):
+                _ = self.ind.outputs
+        self.seconds = {**self.seconds, **passed}
+        self._is_fitted = True
+        return self
+
+    def load(self, ood: str) -> list[View]:
+        """Load an OOD set, several draws of it if it is noise, in the size of the in-distribution images.
+
+        Raises:
+            DataNotFoundError: the set is absent.
+        """
+        seeds = range(self.options.noise_seeds if ood in NOISE else 1)
+        size = self.ind.images.images.shape[1]
+        with self.clock("load"):
+            return [self._view(self.shelf.load(ood, seed=seed, size=size)) for seed in seeds]
+
+    def method(self, name: str) -> tuple[Method, dict[str, float]]:
+        """Fit a method when it is first asked for; and say how long it took."""
+        if name not in self._methods:
+            made = Odin(oracle=True) if name == "odin" and self.options.oracle else ALL_METHODS[name]()
+            watched = watched_memory(self.device_of(made))
+            with watched as self.memory[name], self.clock.lap() as seconds, self.clock("method_fit"):
+                made.fit(self.train, self.detector)
+            self._methods[name] = made, seconds
+        return self._methods[name]
+
+    def device_of(self, method: Method) -> torch.device:
+        """Return where a method computes."""
+        return torch.device(method.runs_on) if method.runs_on else self.options.torch_device
+
+    @cached_property
+    def accuracy(self) -> float | None:
+        """The network's accuracy on the test set in percent, where its classes are those of the set."""
+        if not self._knows_labels:
+            return None
+        right = self.ind.logits.argmax(dim=-1).cpu().numpy() == self.ind.images.labels
+        return 100 * float(right.mean())
+
+    def _view(self, images: ImageSet) -> View:
+        return View(self.network, images, batch_size=self.options.images_at_once, track=_show)
+
+    def _fit_detector(self) -> Detector:
+        head = self.network.head
+        detector = Detector(head.weight.detach(), head.bias.detach(), embedding_scale="paper")
+        detector.fit(self.train.embeddings)
+        _ = detector.subspace
+        return detector
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Keep float32 convolutions and products at float32's own precision, which GPUs by default do not."""
+    products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = products.allow_tf32, convolutions.allow_tf32
+    products.allow_tf32 = convolutions.allow_tf32 = False
+    try:
+        yield
+    finally:
+        products.allow_tf32, convolutions.allow_tf32 = before
+
+
+def _show(batches: Iterable[Tensor], what: str, count: int) -> Iterable[Tensor]:
+    """Show a pass over a set: a bar, or one line where rich is not installed."""
+    if find_spec("rich") is None:
+        sys.stderr.write(f"{what}\n")
+        return batches
+    return progress.track(batches, what, total=count)

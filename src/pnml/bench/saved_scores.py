@@ -1,0 +1,97 @@
+"""What a report shows of a cell beside its metrics: every sample's scores, and a few small pictures.
+
+It lies beside the cell's result, in a file of the same name that ends in ``.safetensors``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from pnml.backend.arrays import to_numpy
+from pnml.backend.state import load_state, save_state
+from pnml.report.labels import label
+from pnml.report.model import ScoredSet
+from pnml.report.pictures import extremes, thumbnail
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from pnml.bench.methods import Method
+    from pnml.bench.methods.protocol import Rows
+    from pnml.bench.methods.view import View
+    from pnml.bench.model_under_test import ModelUnderTest
+    from pnml.bench.results import Result
+
+KIND = "pnml.evidence"
+VERSION = 1
+_COLUMNS = ("regret", "baseline", "prediction", "probability", "labels")
+
+
+class SavedScores(NamedTuple):
+    """The two scored sets of a cell, and the eigenvalues of the training embeddings' mean correlation, descending."""
+
+    ind: ScoredSet
+    ood: ScoredSet
+    spectrum: NDArray[np.float64]
+
+
+def saved_scores_path(result: Result, folder: Path) -> Path:
+    """Return where the evidence of a result is kept."""
+    return (folder / result.file_name).with_suffix(".safetensors")
+
+
+def gather(ind: str, ood: str, method: Method, subject: ModelUnderTest, view: View) -> SavedScores:
+    """Score the sets of a cell, in the first of the method's trials, and choose the pictures to keep."""
+    rows = next(iter(method.trials(subject.ind, view)))
+    labels = None if subject.accuracy is None else subject.ind.images.labels
+    known = _scored(method, subject.ind, rows, name=label(ind), role="in", labels=labels)
+    new = _scored(method, view, slice(None), name=label(ood), role="out", labels=None)
+    return SavedScores(known, new, subject.detector.subspace.spectrum)
+
+
+def save_scores(evidence: SavedScores, path: Path) -> None:
+    """Write evidence, whole or not at all."""
+    arrays: dict[str, NDArray[Any]] = {"spectrum": evidence.spectrum}
+    for part, scored in (("ind", evidence.ind), ("ood", evidence.ood)):
+        for name in _COLUMNS:
+            if getattr(scored, name) is not None:
+                arrays[f"{part}.{name}"] = getattr(scored, name)
+        pictures: Any = scored.images
+        arrays[f"{part}.picture_rows"] = np.asarray(list(pictures))
+        arrays[f"{part}.pictures"] = np.stack(list(pictures.values()))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_state(path, KIND, VERSION, arrays, {"ind": evidence.ind.name, "ood": evidence.ood.name})
+
+
+def load_scores(path: Path) -> SavedScores:
+    """Read evidence; a file that holds something else is refused."""
+    arrays, names = load_state(path, KIND, VERSION)
+
+    def part(key: str, role: Any) -> ScoredSet:
+        columns: dict[str, Any] = {name: arrays.get(f"{key}.{name}") for name in _COLUMNS}
+        pictures = dict(zip(arrays[f"{key}.picture_rows"].tolist(), arrays[f"{key}.pictures"], strict=True))
+        return ScoredSet(name=names[key], role=role, images=pictures, **columns)
+
+    return SavedScores(part("ind", "in"), part("ood", "out"), arrays["spectrum"])
+
+
+def _scored(
+    method: Method, view: View, rows: Rows, *, name: str, role: Any, labels: NDArray[np.int64] | None
+) -> ScoredSet:
+    probability, prediction = view.logits.double().softmax(dim=-1).max(dim=-1)
+    regret = to_numpy(method.score_with_pnml(view)[rows])
+    numbers = np.arange(len(view))[rows]
+    return ScoredSet(
+        name=name,
+        role=role,
+        regret=regret,
+        baseline=to_numpy(method.score(view)[rows]),
+        prediction=to_numpy(prediction[rows], np.int64),
+        probability=to_numpy(probability[rows]),
+        labels=None if labels is None else labels[rows],
+        images={int(row): thumbnail(view.images.images[numbers[row]]) for row in np.concatenate(extremes(regret))},
+    )

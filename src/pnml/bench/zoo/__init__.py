@@ -1,0 +1,19 @@
+"""Networks and their trained weights.
+
+>>> from pnml.bench import zoo
+>>> network = zoo.create("resnet-20", num_classes=10)
+>>> network.head
+Linear(in_features=64, out_features=10, bias=True)
+
+``zoo.load("densenet-bc-100_cifar10")`` gives a trained one; ``zoo.CHECKPOINTS`` lists them all.
+"""
+
+from __future__ import annotations
+
+from pnml.bench.zoo.architectures import ARCHITECTURES, create
+from pnml.bench.zoo.checkpoints import CHECKPOINTS, Checkpoint
+from pnml.bench.zoo.network import Network
+from pnml.bench.zoo.normalisation import Normalise
+from pnml.bench.zoo.weights import load, save
+
+__all__ = ["ARCHITECTURES", "CHECKPOINTS", "Checkpoint", "Network", "Normalise", "create", "load", "save"]

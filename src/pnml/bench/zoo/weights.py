@@ -1,0 +1,139 @@
+"""Networks to and from files."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from pnml.backend.files import atomic_path
+from pnml.bench.zoo.architectures import ARCHITECTURES, create
+from pnml.bench.zoo.checkpoints import CHECKPOINTS, locate
+from pnml.bench.zoo.normalisation import Normalise
+
+if TYPE_CHECKING:
+    from pnml.bench.zoo.network import Network
+
+_COUNTER = "num_batches_tracked"  # of batch norms; evaluation does not use it, and some publishers drop it
+
+
+def load(
+    name_or_path: str | os.PathLike[str], *, architecture: str | None = None, num_classes: int | None = None
+) -> Network:
+    """Give a trained network, in evaluation mode and on the CPU.
+
+    Args:
+        name_or_path: a name in ``CHECKPOINTS``, looked up in the folders of the environment variable
+            ``PNML_WEIGHTS``, then in the cache, then downloaded; or a ``.safetensors``, ``.pt`` or ``.pth`` file.
+        architecture: what the file holds; unneeded for names and for files written by :func:`save`.
+        num_classes: how many classes the file must have; whatever it has when not given.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(create("resnet-20", 10), Path(folder) / "mine.safetensors")
+    ...     load(Path(folder) / "mine.safetensors").architecture
+    'resnet-20'
+    """
+    checkpoint = CHECKPOINTS.get(os.fspath(name_or_path))
+    if checkpoint is None:
+        path = Path(name_or_path)
+        if not path.is_file():
+            raise FileNotFoundError(
+                f"{os.fspath(name_or_path)!r} is neither a file nor a known checkpoint: {', '.join(CHECKPOINTS)}"
+            )
+    else:
+        path = locate(checkpoint)
+        if architecture not in {None, checkpoint.architecture} or num_classes not in {None, checkpoint.num_classes}:
+            raise ValueError(
+                f"{checkpoint.name} is a {checkpoint.architecture} with {checkpoint.num_classes} classes, not "
+                f"architecture={architecture!r} with num_classes={num_classes}"
+            )
+        architecture, num_classes = checkpoint.architecture, checkpoint.num_classes
+
+    state, metadata = _read(path)
+    architecture = architecture or metadata.get("architecture")
+    if architecture is None:
+        raise ValueError(f"{path} does not say its architecture: give architecture= one of {', '.join(ARCHITECTURES)}")
+    network = create(architecture, num_classes or _count_classes(state, path))
+    _check(state, network, path)
+    network.load_state_dict(state)
+    if checkpoint is not None:
+        network.normalise = Normalise(checkpoint.mean, checkpoint.std)
+    elif "mean" in metadata:
+        network.normalise = Normalise(json.loads(metadata["mean"]), json.loads(metadata["std"]))
+    return network.eval()
+
+
+def save(network: Network, path: str | os.PathLike[str], *, extra: dict[str, str] | None = None) -> None:
+    """Write a network of :func:`create` to a ``.safetensors`` file that :func:`load` reads without being told more.
+
+    ``extra`` goes into the file's metadata, for people and programs to read.
+    """
+    if network.architecture is None:
+        raise ValueError("expected a network made by zoo.create or zoo.load, which know their architecture")
+    metadata = {
+        **(extra or {}),
+        "architecture": network.architecture,
+        "mean": json.dumps(network.normalise.mean.flatten().tolist()),
+        "std": json.dumps(network.normalise.std.flatten().tolist()),
+    }
+    state = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
+    with atomic_path(path) as partial:
+        save_file(state, partial, metadata=metadata)
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors of a file, and what it says about them."""
+    if path.suffix == ".safetensors":
+        try:
+            with safe_open(path, framework="pt") as file:
+                return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118 (no mapping)
+        except SafetensorError as error:
+            raise ValueError(f"{path} is not a safetensors file: {error}") from error
+    if path.suffix not in {".pt", ".pth"}:
+        raise ValueError(f"{path} is no weights file: .safetensors, .pt or .pth is expected")
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
+        raise ValueError(f"{path} cannot be read as a state dict of tensors and nothing else: {error}") from error
+    if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise ValueError(f"{path} must hold a state dict, names to tensors, and nothing else")
+    return dict(state), {}
+
+
+def _count_classes(state: dict[str, Tensor], path: Path) -> int:
+    """The rows of the head, which in every network of the zoo is the only matrix."""
+    matrices = [tensor for tensor in state.values() if tensor.ndim == 2]
+    if len(matrices) != 1:
+        raise ValueError(f"{path} holds {len(matrices)} linear layers; the networks of the zoo have one")
+    return len(matrices[0])
+
+
+def _check(state: dict[str, Tensor], network: Network, path: Path) -> None:
+    """Compare names and shapes with those of the network."""
+    expected = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
+    missing = [name for name in expected if name not in state and not name.endswith(_COUNTER)]
+    unknown = [name for name in state if name not in expected]
+    shapes = [
+        f"{name} {tuple(tensor.shape)} instead of {expected[name]}"
+        for name, tensor in state.items()
+        if name in expected and tuple(tensor.shape) != expected[name]
+    ]
+    troubles = [
+        f"{len(found)} {kind} ({', '.join(found[:3])}{', ...' if len(found) > 3 else ''})"
+        for kind, found in (("missing", missing), ("unknown", unknown), ("of another shape", shapes))
+        if found
+    ]
+    if troubles:
+        classes = network.head.out_features
+        raise ValueError(
+            f"{path} is no {network.architecture} with {classes} classes; of its tensors {'; '.join(troubles)}"
+        )

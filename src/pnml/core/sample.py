@@ -1,0 +1,181 @@
+"""A small sample of the directions of the training rows that does not depend on how they were split.
+
+Every row gets a key, a hash of its values, and the rows with the smallest keys are kept. That is a random sample, since
+a hash knows nothing of what it hashes, and the same one for any order, any batches and any number of machines: the
+sample of a whole is found among the samples of its parts.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import array_api_compat as compat
+import numpy as np
+
+from pnml.backend.arrays import Array, DeviceConstants, like, to_numpy
+from pnml.backend.rows import as_numpy_view, by_chunk, on_host, row_norms
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+SIZE = 1024
+"""How many rows are kept: enough to know a mean to about 4 % of the spread around it."""
+
+_COLUMNS = 64  # that the hash reads, evenly spaced, unless most of them are zero
+_MIX = (-0x61C8864680B583EB, -0x4B47D0C5A1A6BCD5)
+
+
+class RowSample:
+    """At most ``SIZE`` rows, scaled to norm 1, in the order of their keys.
+
+    Args:
+        keys: shape (k,), int64, ascending.
+        rows: shape (k, M), float32.
+
+    >>> rows = np.random.default_rng(0).normal(size=(5000, 3))
+    >>> whole = RowSample.of(rows)
+    >>> parts = RowSample.of(rows[3000:]) + RowSample.of(rows[:1000]) + RowSample.of(rows[1000:3000])
+    >>> len(whole), bool((whole.numpy() == parts.numpy()).all())
+    (1024, True)
+    """
+
+    def __init__(self, keys: Array, rows: Array) -> None:
+        self.keys = keys
+        self.rows = rows
+
+    @classmethod
+    def of(cls, rows: Array) -> RowSample:
+        """Sample rows (n, M) of any array library; PyTorch's stay on a device that is not the host."""
+        rows, keys = _with_keys(rows)
+        return cls._from(rows, keys, _first(keys))
+
+    @classmethod
+    def ahead(cls, rows: Array) -> tuple[RowSample, Any]:
+        """Sample rows as :meth:`of` does, without waiting for their device, and tell whether it worked.
+
+        That is a 0-d array there, to be looked at when it is time to wait. It fails where a great many rows are equal.
+        """
+        rows, keys = _with_keys(rows)
+        first, worked = _first_ahead(keys)
+        return cls._from(rows, keys, first), worked
+
+    @classmethod
+    def _from(cls, rows: Array, keys: Array, first: Array) -> RowSample:
+        """Take the rows that are first."""
+        xp, rows = compat.array_namespace(rows), rows[first]
+        norms = row_norms(rows)
+        directions = rows / xp.where(norms > 0, norms, xp.ones_like(norms))[:, None]
+        return cls(keys[first], xp.astype(directions, xp.float32, copy=False))
+
+    def __len__(self) -> int:
+        return int(self.keys.shape[0])
+
+    def __add__(self, other: RowSample) -> RowSample:
+        """Give the sample of both sets of rows together, in the library of the second."""
+        keys, rows = self.keys, self.rows
+        if type(keys) is not type(other.keys) or compat.device(keys) != compat.device(other.keys):
+            keys, rows = like(other.keys, to_numpy(keys, np.int64), None), like(other.rows, self.numpy(), None)
+        xp = compat.array_namespace(other.keys)
+        keys, rows = xp.concat([keys, other.keys]), xp.concat([rows, other.rows])
+        first = _first(keys)
+        return RowSample(keys[first], rows[first])
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether both hold the same rows, to the last bit of float32."""
+        if not isinstance(other, RowSample):
+            return NotImplemented
+        return np.array_equal(to_numpy(self.keys, np.int64), to_numpy(other.keys, np.int64)) and np.array_equal(
+            self.numpy(), other.numpy()
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # it holds arrays
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Give NumPy arrays to store: keys and rows."""
+        return {"sample_keys": to_numpy(self.keys, np.int64), "sample": self.numpy()}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> RowSample | None:
+        """Take from stored arrays what :meth:`arrays` gave, None if it is not among them."""
+        return cls(arrays["sample_keys"], arrays["sample"]) if "sample" in arrays else None
+
+    def numpy(self) -> NDArray[np.float32]:
+        """Give the directions as a NumPy array, shape (k, M), float32."""
+        return to_numpy(self.rows, np.float32)
+
+
+def _first(keys: Array) -> Array:
+    """Return where the smallest keys are, in their order."""
+    if compat.is_numpy_array(keys) and len(keys) > SIZE:  # it is quicker to sort only those
+        few = np.flatnonzero(keys <= np.partition(keys, SIZE - 1)[SIZE - 1])
+        return few[np.argsort(keys[few], kind="stable")[:SIZE]]
+    return compat.array_namespace(keys).argsort(keys, stable=True)[:SIZE]
+
+
+def _first_ahead(keys: Array) -> tuple[Array, Any]:
+    """Return where the smallest keys are, in their order, and whether they really are there.
+
+    Of keys that are spread evenly, about 1.5 ``SIZE`` lie below a limit. Those are found and sorted as if their number
+    were known, which it is not before the device is waited for.
+    """
+    n = keys.shape[0]
+    if compat.is_numpy_array(keys) or n <= 4 * SIZE:
+        return _first(keys), True
+    import torch
+
+    below = torch.cumsum(keys < 3 * SIZE * 2**63 // n - 2**63, dim=0)
+    places = torch.arange(1, 2 * SIZE + 1, device=keys.device)
+    few = torch.searchsorted(below[:-1], places)  # where the number below the limit becomes that of the place
+    order = torch.where(places <= below[-1], keys[few], 2**63 - 1).argsort(stable=True)
+    return few[order[:SIZE]], (below[-1] - 3 * SIZE // 2).abs() <= SIZE // 2
+
+
+def _with_keys(rows: Array) -> tuple[Array, Array]:
+    """Return rows (n, M) where they can be worked on, and their keys (n,)."""
+    if on_host(rows):
+        rows = as_numpy_view(rows)
+    elif not compat.is_torch_array(rows):
+        rows = to_numpy(rows)
+    return rows, compat.array_namespace(rows).concat(by_chunk(_keys, rows))
+
+
+def _keys(rows: Array) -> Any:
+    """Hash every row (n, M): a few columns of it, or all where those are mostly zeros, as in counts of words."""
+    xp = compat.array_namespace(rows)
+    step = max(1, rows.shape[1] // _COLUMNS)
+    few = rows[:, ::step][:, :_COLUMNS]
+    keys = _hash(few)
+    sparse = xp.sum(xp.astype(few != 0, xp.int64), axis=1) < min(_COLUMNS // 4, rows.shape[1])
+    if rows.shape[1] > _COLUMNS and bool(xp.any(sparse)):
+        keys[sparse] = _hash(rows[sparse])
+    return keys
+
+
+def _hash(columns: Array) -> Any:
+    """Hash rows (n, m), all of their entries: int64 arithmetic that wraps, the same in every library."""
+    xp = compat.array_namespace(columns)
+    bits = _bits(xp.astype(columns, xp.float64))
+    key = xp.sum(bits * _odd_beside(columns), axis=1) + _MIX[0]  # zeros get no special key
+    for shift, factor in zip((31, 27), _MIX, strict=True):
+        key = (key ^ (key >> shift)) * factor
+    return key ^ (key >> 33)
+
+
+def _odd_beside(columns: Array) -> Array:
+    """Give a random odd number for each column."""
+    return _odd(columns.shape[1]).to(columns, compat.array_namespace(columns).int64)[0]
+
+
+@cache
+def _odd(count: int) -> DeviceConstants:
+    return DeviceConstants(np.random.default_rng(1).integers(-(2**62), 2**62, size=count) * 2 + 1)
+
+
+def _bits(columns: Array) -> Any:
+    """Read doubles as integers."""
+    if compat.is_torch_array(columns):
+        import torch
+
+        return columns.contiguous().view(torch.int64)
+    return np.ascontiguousarray(columns).view(np.int64)

@@ -1,0 +1,103 @@
+"""How long an embedding is made before the theorem is applied to it.
+
+The regret weighs two things: how little the training set says about the direction of a sample, and how undecided the
+model is. For small xᵀg it is their product, ``Γ ≈ xᵀg · Σ p (1 − p) log(1/p)``. The length at which p is computed sets
+their balance: p of a short embedding is flat and only the direction counts; p of a long one is certain of everything,
+and hardly anything but p counts. ``"auto"`` takes a length in between, by what p says about the training set itself.
+
+At any length p may be so certain of a sample that its doubt vanishes, and with it the regret, however far the sample is
+from the training set. So ``"auto"`` never believes p entirely: ``LABEL_NOISE`` of the labels might be any.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import array_api_compat as compat
+import numpy as np
+
+from pnml.backend.rows import row_norms
+from pnml.core import theorem
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pnml.backend.arrays import Array
+    from pnml.core.correlation import Correlation
+
+EmbeddingScale = Literal["auto", "paper", "natural"]
+"""``"auto"``: every embedding gets the length of :func:`balanced_length`. ``"paper"``: every embedding has norm 1, as
+in the paper. ``"natural"``: embeddings stay as they are."""
+
+EMBEDDING_SCALES: tuple[str, ...] = get_args(EmbeddingScale)
+
+ENTROPY_LEFT = 0.25
+"""The share of its entropy that p keeps, on average over the training set, at the length of ``"auto"``."""
+
+LABEL_NOISE = 0.005
+"""The share of labels that ``"auto"`` takes to be drawn at random: its p is (1 − 0.005) p + 0.005 / C."""
+
+
+def row_scale(x: Array, embedding_scale: EmbeddingScale) -> Array:
+    """Give the factor that brings each row (n, M) to norm 1, shape (n,); 0 for a row without length or direction.
+
+    With ``"natural"`` it is 1 throughout.
+    """
+    xp = compat.array_namespace(x)
+    norms = row_norms(x)
+    if embedding_scale == "natural":
+        return xp.ones_like(norms)
+    return xp.where(norms > 0, 1 / xp.where(norms > 0, norms, xp.ones_like(norms)), xp.zeros_like(norms))
+
+
+def balanced_scales(statistic: Correlation, weight: NDArray[Any], bias: NDArray[Any]) -> tuple[float, float]:
+    """Give the length of :func:`balanced_length` for what was fitted, and what the bias is multiplied by beside it."""
+    if statistic.sample is None:
+        raise ValueError(
+            'embedding_scale="auto" needs a sample of the training rows, and this Correlation was restored '
+            'without one: fit it on the rows again, or take embedding_scale="paper"'
+        )
+    norm = statistic.mean_norm
+    length = balanced_length(statistic.sample.numpy(), weight, bias, mean_norm=norm)
+    return length, length / norm
+
+
+def balanced_length(rows: NDArray[Any], weight: NDArray[Any], bias: NDArray[Any], *, mean_norm: float) -> float:
+    """Give the length at which the mean entropy of p over training rows has fallen to a quarter.
+
+    The bias shrinks and grows along with the embeddings, as it belongs to embeddings of their mean norm n: the logits
+    of a direction u at length L are ``L (Wu + b/n)``. No length leaves p even, endless length leaves it no doubt. The
+    mean entropy falls from the one to the other; at the length returned, a quarter of that way is left.
+
+    Args:
+        rows: training embeddings of any length, shape (k, M); those of none are left out.
+        weight: of the last layer, shape (C, M).
+        bias: shape (C,).
+        mean_norm: of the training embeddings, as the head knows them.
+
+    >>> towards_one_class = np.array([[1.0, 0.0], [0.0, 2.0]])
+    >>> round(balanced_length(towards_one_class, np.eye(2), np.zeros(2), mean_norm=1.5), 3)  # p = 0.958
+    3.135
+    """
+    norms = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
+    directions = rows[norms[:, 0] > 0] / norms[norms[:, 0] > 0]
+    logits = directions @ weight.T + bias / mean_norm
+    logits -= logits.max(axis=1, keepdims=True)
+    apart = -logits[logits < 1e-9 * logits.min()]
+    if not apart.size:
+        return mean_norm  # the head makes no difference between the classes, at any length
+
+    def entropy(length: float) -> float:
+        log_p = theorem.log_softmax(length * logits)
+        return float(-(np.exp(log_p) * log_p).sum(axis=1).mean())
+
+    shortest, longest = 0.0, 1e3 / float(apart.min())
+    target = entropy(longest) + ENTROPY_LEFT * (entropy(0.0) - entropy(longest))
+    length = 1 / float(apart.max())
+    while entropy(length) > target and length < longest:
+        shortest, length = length, 2 * length
+    longest = length
+    for _ in range(45):
+        length = (shortest + longest) / 2
+        shortest, longest = (length, longest) if entropy(length) > target else (shortest, length)
+    return length

@@ -1,0 +1,196 @@
+"""The theorem: genie, regret and pNML probabilities of a single-layer softmax network.
+
+With ``p_i`` the trained model's probability of class ``i`` and ``t = xᵀg`` in [0, 1] how little the training set
+says about the direction of ``x``::
+
+    genie_i = p_i / (p_i + p_i^t (1 − p_i))          (Lemma 1)
+    Γ       = log Σ_i genie_i                        (Theorem 2, in nats)
+    q_i     = genie_i / Σ_j genie_j
+
+Two rearrangements make this exact over the whole closed range of ``p`` and ``t``. Dividing by ``p_i^t``, the genie is
+``r / (1 + v)`` with ``r = p^(1 − t)`` and ``v = r − p = r (1 − p^t)``, which is never 0/0: it is 0 at ``p = 0`` for
+``t < 1``, 1/2 at ``p = 0, t = 1`` (the supremum, and the value 1/(2 − p) that every ``p`` has at ``t = 1``) and 1 at
+``p = 1``. And because the probabilities sum to one, ``Γ = log1p(Σ (genie_i − p_i))`` with
+``genie_i − p_i = v_i (1 − genie_i)`` free of cancellation, so that small regrets keep all their digits.
+
+That is three exponentials a class, the one of the softmax included; with label noise p is at hand, no power of it
+vanishes, and ``v = p (p^−t − 1)`` saves one for the logarithm of the noisy p. ``1 − genie`` may lose digits near
+``p = 1`` without harm: with δ = 1 − p of the most probable class, its term is about t δ², and those of the others
+t δ log(1/δ) or more.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import array_api_compat as compat
+
+from pnml.backend.arrays import Array, as_array, is_real_floating, like, to_numpy, working_dtype
+
+_LOG_OF_ZERO = -1e30
+"""Stands for log 0: finite, so that 0 · log 0 is 0, and low enough that any power of it vanishes."""
+
+
+def genie(probabilities: Array, xtg: Array, *, log: bool = False) -> Array:
+    """Give the probability each class gets from the model refitted with the sample under that label.
+
+    Args:
+        probabilities: the model's probabilities, shape (..., C); log-probabilities with ``log=True``.
+        xtg: xᵀg of each sample in [0, 1], shape (...), or a single number.
+        log: whether ``probabilities`` holds log-probabilities.
+
+    Returns:
+        The genie of each class, shape (..., C), of the same library, dtype and device as ``probabilities``.
+
+    >>> import numpy as np
+    >>> genie(np.array([0.5, 0.5]), 1.0)
+    array([0.66666667, 0.66666667])
+    """
+    xp, log_p, t, dtype = _prepared(probabilities, xtg, log=log)
+    return xp.astype(genies(log_p, t), dtype)
+
+
+def regret(probabilities: Array, xtg: Array, *, log: bool = False, normalized: bool = False) -> Array:
+    """Give the pNML regret Γ in nats: 0 for a prediction to trust, at most log C for one to distrust.
+
+    Args:
+        probabilities: the model's probabilities, shape (..., C); log-probabilities with ``log=True``.
+        xtg: xᵀg of each sample in [0, 1], shape (...), or a single number.
+        log: whether ``probabilities`` holds log-probabilities.
+        normalized: divide by log C, so that the regret lies in [0, 1].
+
+    Returns:
+        One regret per sample, shape (...), of the same library, dtype and device as ``probabilities``.
+
+    >>> import numpy as np
+    >>> regret(np.array([[0.5, 0.5]]), np.array([1.0]))  # log(4/3)
+    array([0.28768207])
+    >>> float(regret(np.array([0.9, 0.1]), 0.0))
+    0.0
+    """
+    xp, log_p, t, dtype = _prepared(probabilities, xtg, log=log)
+    result = regrets(log_p, t)
+    if normalized:
+        result = result / math.log(max(2, log_p.shape[-1]))
+    return xp.astype(result, dtype)
+
+
+def predictive(probabilities: Array, xtg: Array, *, log: bool = False) -> Array:
+    """Give the pNML probabilities q: the genies of all classes, normalized to sum to one.
+
+    Args:
+        probabilities: the model's probabilities, shape (..., C); log-probabilities with ``log=True``.
+        xtg: xᵀg of each sample in [0, 1], shape (...), or a single number.
+        log: whether ``probabilities`` holds log-probabilities.
+
+    Returns:
+        q, shape (..., C), of the same library, dtype and device as ``probabilities``.
+
+    >>> import numpy as np
+    >>> predictive(np.array([0.9, 0.1]), 1.0).round(3)
+    array([0.633, 0.367])
+    """
+    xp, log_p, t, dtype = _prepared(probabilities, xtg, log=log)
+    terms = genies(log_p, t)
+    return xp.astype(terms / xp.sum(terms, axis=-1, keepdims=True), dtype)
+
+
+def log_softmax(logits: Array) -> Array:
+    """Give the log-probabilities of logits, shape (..., C).
+
+    >>> import numpy as np
+    >>> log_softmax(np.array([1000.0, 1000.0]))
+    array([-0.69314718, -0.69314718])
+    """
+    xp = compat.array_namespace(logits)
+    shifted = logits - xp.max(logits, axis=-1, keepdims=True)
+    return shifted - xp.log(xp.sum(xp.exp(shifted), axis=-1, keepdims=True))
+
+
+def noisy_softmax(logits: Array, share: float) -> Array:
+    """Give the probabilities that logits (..., C) give to labels of which a share is drawn at random.
+
+    >>> import numpy as np
+    >>> noisy_softmax(np.log([0.9, 0.1]), 0.5)
+    array([0.7, 0.3])
+    """
+    xp = compat.array_namespace(logits)
+    terms = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
+    return terms * ((1 - share) / xp.sum(terms, axis=-1, keepdims=True)) + share / logits.shape[-1]
+
+
+def regrets(log_p: Array, t: Array, p: Array | None = None) -> Array:
+    """Give Γ of finite log-probabilities (..., C) and xᵀg (..., 1); nothing is checked.
+
+    Given as well, p must be clear of 0.
+    """
+    xp = compat.array_namespace(log_p)
+    if p is None:
+        ratio, v = _ratios(log_p, t)
+    else:
+        v = p * xp.expm1(-t * log_p)
+        ratio = p + v
+    return xp.log1p(xp.sum(v * (1 - ratio / (1 + v)), axis=-1))
+
+
+def genies(log_p: Array, t: Array) -> Array:
+    """Give the genies of finite log-probabilities (..., C) and xᵀg (..., 1); nothing is checked."""
+    ratio, v = _ratios(log_p, t)
+    return ratio / (1 + v)
+
+
+def _ratios(log_p: Array, t: Array) -> tuple[Array, Array]:
+    """Return r = p^(1 − t) and v = r − p."""
+    xp = compat.array_namespace(log_p)
+    ratio = xp.exp((1 - t) * log_p)
+    return ratio, ratio * -xp.expm1(t * log_p)
+
+
+def _prepared(probabilities: Array, xtg: Array, *, log: bool) -> tuple[Any, Array, Array, Any]:
+    """Return the namespace, log p (..., C) and xᵀg (..., 1) in working precision, and the caller's dtype."""
+    p = as_array(probabilities)
+    xp = compat.array_namespace(p)
+    _check_probabilities(p)
+    t = xtg if type(xtg) is type(p) else like(p, to_numpy(xtg), working_dtype(xp, p))
+    _check_xtg(p, t)
+    if compat.is_numpy_array(p):
+        _check_ranges(p, t, log=log)
+    dtype = p.dtype
+    work = working_dtype(xp, p, t)
+    p, t = xp.astype(p, work), xp.astype(t, work)[..., None]
+    if log:
+        log_p = xp.where(p > _LOG_OF_ZERO, p, _LOG_OF_ZERO)
+    else:
+        positive = p > 0
+        log_p = xp.where(positive, xp.log(xp.where(positive, p, 1.0)), _LOG_OF_ZERO)
+    return xp, log_p, t, dtype
+
+
+def _check_probabilities(p: Array) -> None:
+    if p.ndim == 0 or not is_real_floating(p):
+        raise ValueError(
+            f"probabilities must be a floating-point array of shape (..., classes), got shape {tuple(p.shape)} "
+            f"of {p.dtype}"
+        )
+
+
+def _check_xtg(p: Array, t: Array) -> None:
+    if t.ndim and tuple(t.shape) != tuple(p.shape[:-1]):
+        raise ValueError(
+            f"xtg must be one number or one per sample: shape {tuple(p.shape[:-1])} for probabilities of shape "
+            f"{tuple(p.shape)}, got {tuple(t.shape)}"
+        )
+
+
+def _check_ranges(p: Array, t: Array, *, log: bool) -> None:
+    """Refuse values out of range; only on NumPy, where looking costs no device synchronisation."""
+    low, high = (-math.inf, 0.0) if log else (0.0, 1.0)
+    slack = 4 * compat.array_namespace(p).finfo(p.dtype).eps
+    if not bool(((p >= low) & (p <= high + slack)).all()):
+        bad = p[~((p >= low) & (p <= high + slack))][0]
+        kind = "log-probabilities must be at most 0" if log else "probabilities must lie in [0, 1]"
+        hint = "" if log else "; for log-probabilities pass log=True"
+        raise ValueError(f"{kind}, got {bad}{hint}")
+    if not bool(((t >= 0) & (t <= 1)).all()):
+        raise ValueError(f"xtg must lie in [0, 1], got {t[~((t >= 0) & (t <= 1))].ravel()[0]}")

@@ -1,9 +1,0 @@
-"""Image sets in their publishers' layouts: found, fetched, checked, and loaded once as uint8."""
-
-from __future__ import annotations
-
-from pnml.data.image_set import ImageSet
-from pnml.data.registry import SETS, available, load
-from pnml.data.source import DataNotFoundError
-
-__all__ = ["SETS", "DataNotFoundError", "ImageSet", "available", "load"]

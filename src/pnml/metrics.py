@@ -1,0 +1,237 @@
+"""How well a score separates in-distribution (IND) from out-of-distribution (OOD) samples, in percent.
+
+Scores grow with OOD-ness, a sample is *kept* when its score is at or below the threshold, and the in-distribution
+samples are the positive class: TPR is the share of IND kept, TNR the share of OOD not kept. The two numbers with
+OOD as the positive class say so in their names (``aupr_out``, ``fpr_at_tpr_ood``).
+
+Everything is read from one sort of all scores. Ties are exact: samples of equal score are kept or refused together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from pnml.backend.arrays import to_numpy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """The metrics of one IND-OOD pair, all in percent; see the function of the same name for each."""
+
+    auroc: float
+    tnr_at_tpr95: float
+    detection_accuracy: float
+    aupr_in: float
+    aupr_out: float
+    fpr_at_tpr95_ood: float
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not 0 <= value <= 100:
+                raise ValueError(f"{field.name} is {value}: a metric is a percentage, from 0 to 100")
+
+
+def evaluate(ind: Any, ood: Any) -> Metrics:
+    """Compute every metric from one sort.
+
+    Args:
+        ind: scores of the in-distribution samples, one per sample, of any array library.
+        ood: scores of the out-of-distribution samples; the two numbers of samples may differ.
+
+    >>> evaluate(ind=[0.1, 0.2, 0.3, 0.6], ood=[0.5, 0.7, 0.8]).tnr_at_tpr95
+    66.66666666666667
+    """
+    sweep = _sweep(ind, ood)
+    mirror = sweep.mirror()
+    return Metrics(
+        auroc=sweep.auroc(),
+        tnr_at_tpr95=sweep.tnr_at_tpr(0.95),
+        detection_accuracy=sweep.detection_accuracy(),
+        aupr_in=sweep.average_precision(),
+        aupr_out=mirror.average_precision(),
+        fpr_at_tpr95_ood=mirror.fpr_at_tpr(0.95),
+    )
+
+
+def average(metrics: Iterable[Metrics]) -> Metrics:
+    """Return the mean of each metric, as over the seeds of a noise set.
+
+    >>> average([evaluate([1, 2], [3, 4]), evaluate([3, 4], [1, 2])]).auroc
+    50.0
+    """
+    metrics = list(metrics)
+    if not metrics:
+        raise ValueError("there are no metrics to average: give at least one")
+    names = [field.name for field in fields(Metrics)]
+    return Metrics(**{name: float(np.mean([getattr(m, name) for m in metrics])) for name in names})
+
+
+def auroc(ind: Any, ood: Any) -> float:
+    """Return the area under the ROC curve: how often an OOD sample outscores an IND one, a tie counted half.
+
+    >>> auroc(ind=[1, 2, 3], ood=[3, 4])
+    91.66666666666667
+    """
+    return _sweep(ind, ood).auroc()
+
+
+def tnr_at_tpr(ind: Any, ood: Any, tpr: float = 0.95) -> float:
+    """Return the share of OOD above the smallest threshold that keeps at least a share ``tpr`` of IND.
+
+    ``100 - tnr_at_tpr(ind, ood)`` is the FPR95 of papers in which IND is the positive class.
+
+    >>> tnr_at_tpr(ind=[1, 2, 3, 4], ood=[3, 4, 5, 6], tpr=0.75)
+    75.0
+    """
+    return _sweep(ind, ood).tnr_at_tpr(_share(tpr))
+
+
+def detection_accuracy(ind: Any, ood: Any) -> float:
+    """Return the largest (TPR + TNR) / 2 over all thresholds: never below 50.
+
+    >>> detection_accuracy(ind=[1, 2, 3, 4], ood=[4, 5])
+    87.5
+    """
+    return _sweep(ind, ood).detection_accuracy()
+
+
+def aupr_in(ind: Any, ood: Any) -> float:
+    """Return the average precision with IND as the positive class.
+
+    >>> aupr_in(ind=[1, 4], ood=[2, 3])
+    75.0
+    """
+    return _sweep(ind, ood).average_precision()
+
+
+def aupr_out(ind: Any, ood: Any) -> float:
+    """Return the average precision with OOD as the positive class.
+
+    >>> aupr_out(ind=[1, 3], ood=[2])
+    50.0
+    """
+    return _sweep(ind, ood).mirror().average_precision()
+
+
+def fpr_at_tpr_ood(ind: Any, ood: Any, tpr: float = 0.95) -> float:
+    """Return the other FPR95, OOD positive: the share of IND at or above the largest threshold catching ``tpr`` of OOD.
+
+    >>> fpr_at_tpr_ood(ind=[1, 2, 3, 4], ood=[3, 4, 5, 6], tpr=0.75)
+    25.0
+    """
+    return _sweep(ind, ood).mirror().fpr_at_tpr(_share(tpr))
+
+
+class Curve(NamedTuple):
+    """What every threshold keeps and refuses.
+
+    Attributes:
+        thresholds: −∞, which keeps nothing, and every distinct score, ascending, shape (k,).
+        tpr: the share of IND at or below each threshold, in percent, shape (k,), ascending from 0 to 100.
+        tnr: the share of OOD above each threshold, in percent, shape (k,), descending from 100 to 0.
+    """
+
+    thresholds: NDArray[np.float64]
+    tpr: NDArray[np.float64]
+    tnr: NDArray[np.float64]
+
+    def keeping(self, tpr: float = 0.95) -> float:
+        """Return the smallest threshold that keeps at least a share ``tpr`` of IND."""
+        return float(self.thresholds[np.searchsorted(self.tpr, 100 * _share(tpr))])
+
+    def best(self) -> float:
+        """Return the (smallest) threshold of the largest (TPR + TNR) / 2, that of the detection accuracy."""
+        return float(self.thresholds[np.argmax(self.tpr + self.tnr)])
+
+
+def tnr_curve(ind: Any, ood: Any) -> Curve:
+    """Return TNR against TPR, and the threshold at each point.
+
+    >>> curve = tnr_curve(ind=[1, 2, 3, 4], ood=[4, 5])
+    >>> curve.tpr, curve.tnr
+    (array([  0.,  25.,  50.,  75., 100., 100.]), array([100., 100., 100., 100.,  50.,   0.]))
+    >>> curve.best(), curve.keeping(0.95)
+    (3.0, 4.0)
+    """
+    sweep = _sweep(ind, ood)
+    scores = np.unique(np.concatenate([_scores(ind, "ind"), _scores(ood, "ood")]))
+    return Curve(
+        thresholds=np.append(-np.inf, scores),
+        tpr=100 * sweep.positives / sweep.positives[-1],
+        tnr=100 * (sweep.negatives[-1] - sweep.negatives) / sweep.negatives[-1],
+    )
+
+
+@dataclass(frozen=True)
+class _Sweep:
+    """How many positives and negatives are kept as the threshold rises over the distinct scores, from none to all."""
+
+    positives: NDArray[np.int64]
+    negatives: NDArray[np.int64]
+
+    def mirror(self) -> _Sweep:
+        """Let the threshold fall instead, and the two classes change roles."""
+        return _Sweep(
+            positives=(self.negatives[-1] - self.negatives)[::-1],
+            negatives=(self.positives[-1] - self.positives)[::-1],
+        )
+
+    def auroc(self) -> float:
+        wins_twice = np.sum(np.diff(self.negatives) * (self.positives[:-1] + self.positives[1:]))
+        return float(100 * wins_twice / (2 * self.positives[-1] * self.negatives[-1]))
+
+    def tnr_at_tpr(self, tpr: float) -> float:
+        first = np.searchsorted(self.positives / self.positives[-1], tpr)
+        total = self.negatives[-1]
+        return float(100 * (total - self.negatives[first]) / total)
+
+    def fpr_at_tpr(self, tpr: float) -> float:
+        first = np.searchsorted(self.positives / self.positives[-1], tpr)
+        return float(100 * self.negatives[first] / self.negatives[-1])
+
+    def detection_accuracy(self) -> float:
+        n, m = self.positives[-1], self.negatives[-1]
+        return float(100 * np.max(self.positives * m + (m - self.negatives) * n) / (2 * n * m))
+
+    def average_precision(self) -> float:
+        precision = self.positives[1:] / (self.positives[1:] + self.negatives[1:])
+        return float(100 * np.sum(np.diff(self.positives) * precision) / self.positives[-1])
+
+
+def _sweep(ind: Any, ood: Any) -> _Sweep:
+    ind, ood = _scores(ind, "ind"), _scores(ood, "ood")
+    scores = np.concatenate([ind, ood])
+    order = np.argsort(scores)
+    scores = scores[order]
+    ends = np.append(np.flatnonzero(scores[1:] != scores[:-1]), len(scores) - 1)
+    positives = np.cumsum(order < len(ind), dtype=np.int64)[ends]
+    negatives = ends + 1 - positives
+    return _Sweep(positives=np.append(0, positives), negatives=np.append(0, negatives))
+
+
+def _scores(values: Any, name: str) -> NDArray[np.float64]:
+    scores = to_numpy(values)
+    if scores.ndim != 1 or scores.size == 0:
+        raise ValueError(f"{name} has shape {scores.shape}: expected one score per sample, shape (n,) with n > 0")
+    missing = np.flatnonzero(np.isnan(scores))
+    if missing.size:
+        raise ValueError(
+            f"{name}[{missing[0]}] is NaN ({missing.size} of {scores.size} scores are): "
+            "a metric needs every score; find what made it or drop the sample"
+        )
+    return scores
+
+
+def _share(tpr: float) -> float:
+    if not 0 < tpr <= 1:
+        raise ValueError(f"tpr is {tpr}: expected a share above 0 and at most 1, such as 0.95")
+    return tpr

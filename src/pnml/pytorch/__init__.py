@@ -1,0 +1,1 @@
+"""PyTorch classifiers: find the last layer, guard the model, export it."""

@@ -1,0 +1,135 @@
+"""A guarded model as one graph: for ONNX Runtime, ``torch.export`` and ``torch.jit.trace``."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from pnml.backend.extras import require
+from pnml.backend.files import atomic_path
+from pnml.core.detector import assess
+from pnml.pytorch.guard import device_of, inputs_of
+
+if TYPE_CHECKING:
+    import os
+
+    from pnml.pytorch.guard import Guard
+
+OUTPUTS = ("logits", "probabilities", "regret", "p_value", "is_ood")
+
+
+class GuardGraph(nn.Module):
+    """A fitted guard as a module of tensors only: its inputs are the model's, its outputs a tuple.
+
+    The outputs are ``logits``, ``probabilities`` and ``regret``, and once the guard is calibrated ``p_value`` and
+    ``is_ood``. A graph cannot raise: a sample whose embedding is not finite gets a regret of NaN and is flagged. The
+    model runs in the mode it is in: put the guard into eval mode before you export the graph yourself.
+
+    >>> from pnml import guard
+    >>> network = nn.Linear(4, 2)
+    >>> images = torch.rand(32, 4)
+    >>> graph = GuardGraph(guard(network).fit([images], progress=False).eval())
+    >>> [tuple(output.shape) for output in torch.export.export(graph, (images,)).module()(images)]
+    [(32, 2), (32, 2), (32,)]
+    """
+
+    scores: Tensor
+
+    def __init__(self, guard: Guard) -> None:
+        super().__init__()
+        detector = guard.fitted()
+        self.guard = guard
+        self.options: dict[str, Any] = {
+            "embedding_scale": detector.embedding_scale,
+            "label_noise": detector.label_noise,
+        }
+        self.outside_limits = detector.subspace.outside_limits
+        weight, bias = detector.scaled_head
+        constants = {
+            "weight": weight.T,
+            "bias": bias,
+            "whitening": detector.subspace.whitening,
+            "null_space": detector.subspace.null_space,
+        }
+        self.threshold = detector.threshold
+        if self.threshold is not None:
+            constants["scores"] = self.threshold.scores
+        device = device_of(guard.model)
+        for name, values in constants.items():
+            self.register_buffer(name, torch.tensor(values, device=device).contiguous(), persistent=False)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """What the outputs are, in order."""
+        return OUTPUTS if self.threshold is not None else OUTPUTS[:3]
+
+    def forward(self, *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
+        """Run the model and its regret on a batch."""
+        logits, embeddings = self.guard.run(args, kwargs)
+        head, basis = (self.weight, self.bias), (self.whitening, self.null_space)
+        outside_limits = self.outside_limits(torch.finfo(embeddings.dtype).eps)
+        *_, regret = assess(embeddings.double(), head, basis, outside_limits, **self.options)
+        regret = torch.where(embeddings.isfinite().all(dim=-1), regret, torch.nan)
+        regret = regret.to(torch.float64 if embeddings.dtype == torch.float64 else torch.float32)
+        outputs = (logits, logits.float().softmax(dim=-1), regret)
+        if self.threshold is None:
+            return outputs
+        as_large = (self.scores >= regret.double()[:, None]).sum(dim=-1)
+        p_value = (1 + as_large) / (1 + self.threshold.count)
+        return (*outputs, p_value.float(), ~(regret <= self.threshold.value))
+
+
+def export_onnx(guard: Guard, example: Any, path: str | os.PathLike[str]) -> Path:
+    """Write a fitted guard as one ONNX graph with a dynamic batch, from the model's input to the decision.
+
+    Args:
+        guard: a fitted guard; calibrated, if the graph is to give p-values and decisions.
+        example: one batch of at least two samples, as a loader yields it: a tensor, an (input, label) tuple, a dict.
+        path: where to write; the file is written whole or not at all.
+
+    Returns:
+        The path written. The graph's inputs are named as the model's keyword arguments, or ``input``; its outputs
+        ``logits``, ``probabilities``, ``regret``, ``p_value`` and ``is_ood``.
+    """
+    for module in ("onnx", "onnxscript"):
+        require(module, extra="onnx", what="pnml.export_onnx")
+    args, kwargs = inputs_of(example, device_of(guard.model))
+    graph = _ByPosition(GuardGraph(guard), kwargs)
+    tensors = args or tuple(kwargs[name] for name in graph.names)
+    if any(len(tensor) < 2 for tensor in tensors):
+        raise ValueError("the example batch must hold at least two samples, for the size of the batch to stay open")
+    shapes = {"tensors": tuple({0: torch.export.Dim.DYNAMIC} for _ in tensors)}
+    with guard.eval_no_grad(), warnings.catch_warnings():
+        # One part of torch warns of what another part of it does.
+        warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
+        onnx_program = torch.onnx.export(
+            torch.export.export(graph, tensors, dynamic_shapes=shapes, strict=False),
+            dynamo=True,
+            input_names=graph.names or ["input"],
+            output_names=list(graph.guarded.output_names),
+            verbose=False,
+        )
+    if onnx_program is None:  # pragma: no cover - torch.onnx returns the program whenever dynamo=True
+        raise RuntimeError("torch.onnx.export returned no program")
+    with atomic_path(path) as partial:
+        onnx_program.save(partial, external_data=False)
+    return Path(path)
+
+
+class _ByPosition(nn.Module):
+    """A graph that takes its keyword tensors by position: ``torch.export`` cannot open the shapes of ``**kwargs``."""
+
+    def __init__(self, graph: GuardGraph, example: dict[str, Any]) -> None:
+        super().__init__()
+        self.guarded = graph
+        self.names = [name for name, value in example.items() if isinstance(value, Tensor)]
+        self.constants = {name: value for name, value in example.items() if name not in self.names}
+
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        named = dict(zip(self.names, tensors, strict=True)) if self.names else {}
+        outputs: tuple[Tensor, ...] = self.guarded(**named, **self.constants) if named else self.guarded(*tensors)
+        return outputs

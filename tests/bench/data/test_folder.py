@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import pnml.io.decode
+from pnml.bench.data import load
+from pnml.bench.data.folder import read_folder
+from pnml.bench.data.selection import Selection
+from pnml.io.decode import LazyImages, UndecodableError
+
+from .layouts import pictures, write_pictures
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_folder_is_read_whole_and_in_order(tmp_path: Path) -> None:
+    images = pictures(9, 32)
+    write_pictures(tmp_path / "b", images[4:])
+    write_pictures(tmp_path / "a" / "deeper", images[:4], "BMP")
+    (tmp_path / "a" / "readme.txt").write_text("no picture")
+    (tmp_path / "b" / "._00000.png").write_bytes(b"a file manager's litter")
+    (tmp_path / "folder.png").mkdir()
+    found = load(tmp_path)
+    assert np.array_equal(np.asarray(found.images), images)
+    assert (found.name, found.labels, found.note) == (str(tmp_path), None, "")
+    assert len(load(str(tmp_path), limit=3)) == 3
+
+
+def test_pictures_that_do_not_decode_are_counted(tmp_path: Path) -> None:
+    images = pictures(6, 32)
+    paths = write_pictures(tmp_path, images)
+    for path in (paths[0], paths[3]):
+        path.write_bytes(path.read_bytes()[:60])
+    found = load(tmp_path)
+    assert np.array_equal(np.asarray(found.images), images[[1, 2, 4, 5]])
+    assert found.note == "2 pictures do not decode and are left out"
+    with pytest.raises(UndecodableError, match=r"00000\.png"):
+        read_folder(tmp_path, Selection(), strict=True)
+
+
+def test_no_pictures_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no pictures in"):
+        load(tmp_path)
+    (tmp_path / "one.png").write_bytes(b"nothing")
+    with pytest.raises(ValueError, match="none of the 1 pictures decodes"):
+        load(tmp_path)
+
+
+def test_sizes_are_made_equal_on_request(tmp_path: Path) -> None:
+    write_pictures(tmp_path / "small", pictures(2, 16))
+    write_pictures(tmp_path / "large", pictures(2, 64))
+    with pytest.raises(ValueError, match="give size="):
+        load(tmp_path)
+    assert load(tmp_path, size=32).images.shape == (4, 32, 32, 3)
+
+
+def test_a_folder_too_large_for_memory_is_decoded_when_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = pictures(8, 32)
+    paths = write_pictures(tmp_path, images)
+    monkeypatch.setattr(pnml.io.decode, "IN_MEMORY", 8 * 32 * 32 * 3 - 1)
+    found = load(tmp_path)
+    assert isinstance(found.images, LazyImages)
+    assert np.array_equal(found.images[2:5], images[2:5])
+    batches = [batch.numpy() for batch in found.batches(3)]
+    assert np.array_equal(np.concatenate(batches), np.moveaxis(images, -1, 1))
+    assert isinstance(load(tmp_path, limit=7).images, np.ndarray)
+    paths[6].write_bytes(b"torn")
+    with pytest.raises(UndecodableError, match=r"00006\.png"):
+        load(tmp_path).images[:]
+
+
+def test_classes_are_the_first_folders(tmp_path: Path) -> None:
+    for name in ("pear", "apple"):
+        write_pictures(tmp_path / name / "images", pictures(3, 32))
+    contents = read_folder(tmp_path, Selection(), labelled=True)
+    assert contents.labels is not None
+    assert contents.labels.tolist() == [0, 0, 0, 1, 1, 1]
+    (tmp_path / "apple" / "images" / "00001.png").write_bytes(b"torn")
+    contents = read_folder(tmp_path, Selection(), labelled=True)
+    assert contents.labels is not None
+    assert contents.labels.tolist() == [0, 0, 1, 1, 1]
+    write_pictures(tmp_path, pictures(1, 32))
+    with pytest.raises(ValueError, match="lies in no class folder"):
+        read_folder(tmp_path, Selection(), labelled=True)

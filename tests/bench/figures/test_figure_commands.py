@@ -1,0 +1,105 @@
+"""The commands that run networks for their figures, on made images and small random networks."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from pnml.bench.figures._runs import duels
+from pnml.bench.options import Options
+from pnml.bench.protocol import plan
+from pnml.bench.runner import run
+from pnml.cli.figures import figures_app
+from pnml.metrics import evaluate
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from typer.testing import Result
+
+
+def call(line: str) -> Result:
+    return CliRunner().invoke(figures_app, [*line.split(), "--device", "cpu"])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "spectrum --ind cifar10,svhn",
+        "gram-vs-pnml --ind cifar10 --ood tinyimagenet_crop",
+        "tpr-tnr --ind cifar10 --ood svhn,uniform --method energy --limit 12",
+        "histograms --ind cifar10 --ood svhn,uniform --limit 12",
+    ],
+)
+def test_command_writes_its_files(line: str, small_world: Path) -> None:
+    name = line.split(maxsplit=1)[0]
+    done = call(f"{line} --out {small_world}")
+    assert done.exit_code == 0, done.output
+    written = {path.name for path in small_world.iterdir()}
+    assert {f"{name}.png", f"{name}.svg"} <= written
+    assert written == {word.rsplit("/", 1)[1] for word in done.stdout.split() if word.startswith(str(small_world))}
+    assert (small_world / f"{name}.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+
+
+def test_counts_in_the_file_are_those_of_the_scores(small_world: Path) -> None:
+    done = call(f"gram-vs-pnml --ind cifar10 --ood svhn --out {small_world}")
+    assert done.exit_code == 0, done.output
+    found = json.loads((small_world / "gram-vs-pnml.json").read_text(encoding="utf-8"))
+    about = {"model": "densenet-bc-100", "ind": "cifar10", "ood": "svhn", "method": "gram", "limit": None}
+    assert {key: found[key] for key in about} == about
+    (duel,) = duels("densenet-bc-100", "cifar10", ["svhn"], "gram", Options(device="cpu"))
+    assert found["samples"] == {"ind": 11, "ood": 12}  # a tenth of the twelve test images is held out
+    at, at_pnml = found["thresholds"]["alone"], found["thresholds"]["plus_pnml"]
+    gram, regret = duel.alone, duel.plus_pnml
+    assert found["ind_refused"] == {"alone": np.sum(gram.ind > at), "plus_pnml": np.sum(regret.ind > at_pnml)}
+    assert found["ood_caught_only_by"] == {
+        "alone": np.sum((gram.ood > at) & (regret.ood <= at_pnml)),
+        "plus_pnml": np.sum((gram.ood <= at) & (regret.ood > at_pnml)),
+    }
+    assert f"of 12 OOD samples Gram+pNML catches {found['ood_caught_only_by']['plus_pnml']} that Gram" in done.stdout
+
+
+@pytest.mark.parametrize("method", ["baseline", "odin"])
+def test_scores_are_those_the_benchmark_measures(method: str, small_world: Path) -> None:
+    options = Options(out=small_world, device="cpu")
+    (result,) = run(plan("densenet-bc-100", "cifar10", ["svhn"], [method]), options).results
+    (duel,) = duels("densenet-bc-100", "cifar10", ["svhn"], method, options)
+    assert result.scores is not None
+    assert evaluate(*duel.alone) == result.scores.method
+    assert evaluate(*duel.plus_pnml) == result.scores.plus_pnml
+
+
+def test_own_weights_are_used(small_world: Path, made_weights: dict[str, Path]) -> None:
+    options = Options(device="cpu", limit=12, checkpoint=made_weights["densenet-bc-100_svhn"])
+    (own,) = duels("densenet-bc-100", "cifar10", ["uniform"], "baseline", options)
+    (published,) = duels("densenet-bc-100", "cifar10", ["uniform"], "baseline", Options(device="cpu", limit=12))
+    assert not np.allclose(own.alone.ood, published.alone.ood)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("spectrum --ind cifar10,cifar7", "no in-distribution set is named 'cifar7'"),
+        ("gram-vs-pnml --ood nowhere", "no OOD set is named 'nowhere'"),
+        ("tpr-tnr --method magic", "no method is named 'magic'"),
+        ("histograms --limit 0", "limit is 0"),
+    ],
+)
+def test_wrong_names_are_one_line(line: str, message: str, small_world: Path) -> None:
+    done = call(f"{line} --out {small_world}")
+    assert done.exit_code == 1
+    assert message in done.stderr
+    assert "Traceback" not in done.output
+    assert not small_world.exists()
+
+
+@pytest.mark.parametrize("command", ["spectrum", "gram-vs-pnml", "tpr-tnr", "histograms"])
+def test_help_shows_an_example(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    done = CliRunner().invoke(figures_app, [command, "--help"])
+    assert done.exit_code == 0
+    assert f"pnml figures {command} --" in done.output

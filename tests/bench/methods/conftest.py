@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from pnml import Detector
+from pnml.bench.methods import View
+from pnml.bench.zoo.densenet import DenseNet
+
+from .tiny import CLASSES, blobs, image_set
+
+if TYPE_CHECKING:
+    from pnml.bench.zoo import Network
+
+
+@pytest.fixture(scope="session")
+def network() -> Network:
+    """A DenseNet of ten layers that tells bright colours apart."""
+    images, labels = blobs(120, seed=0)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        made = DenseNet(CLASSES, depth=1, growth=8)
+        parameters = list(made.parameters())
+        x, y = made.normalise(torch.from_numpy(images).permute(0, 3, 1, 2)), torch.from_numpy(labels)
+        for _ in range(6):
+            for rows in (slice(start, start + 30) for start in range(0, len(x), 30)):
+                gradients = torch.autograd.grad(cross_entropy(made(x[rows]), y[rows]), parameters)
+                with torch.no_grad():
+                    for parameter, gradient in zip(parameters, gradients, strict=True):
+                        parameter.sub_(gradient, alpha=0.2)
+    return made.eval()
+
+
+@pytest.fixture(scope="session")
+def train(network: Network) -> View:
+    return View(network, image_set(blobs(120, seed=0)[0], "train"), batch_size=32)
+
+
+@pytest.fixture(scope="session")
+def detector(network: Network, train: View) -> Detector:
+    """The one that the benchmark composes methods with: the paper's."""
+    head = network.head
+    return Detector(head.weight.detach(), head.bias.detach(), embedding_scale="paper").fit(train.embeddings)

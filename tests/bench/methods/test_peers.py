@@ -1,0 +1,233 @@
+"""The peers of pytorch-ood: each gets the right rows, labels and layers, which explicit computations tell."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from scipy.spatial.distance import cdist
+from scipy.special import logsumexp, softmax
+from sklearn.metrics import roc_auc_score
+
+from oracles import NOISE, balanced_head, by_pseudo_inverse
+from pnml import Detector
+from pnml.bench.data import ImageSet
+from pnml.bench.methods import GROUPS, METHODS, PEERS, REGRETS, Method, MethodFailedError, Outputs, View
+from pnml.bench.zoo import create
+
+from .tiny import CLASSES, blobs, image_set, noise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pnml.bench.zoo import Network
+
+Array = np.ndarray
+TRAIN, LABELS = blobs(180, seed=0)
+
+
+@pytest.fixture(scope="module")
+def labelled(network: Network) -> View:
+    return View(network, ImageSet("made", TRAIN, LABELS.astype(np.int64), "train", ""), batch_size=32)
+
+
+@pytest.fixture(scope="module", params=[*PEERS, *REGRETS])
+def method(request: pytest.FixtureRequest, labelled: View, detector: Detector) -> Method:
+    return {**PEERS, **REGRETS}[request.param]().fit(labelled, detector)
+
+
+@pytest.fixture
+def images() -> Array:
+    return np.concatenate([blobs(9, seed=2)[0], noise(9, seed=2)])
+
+
+def arrays(view: View) -> tuple[Array, Array]:
+    return view.embeddings.double().numpy(), view.logits.double().numpy()
+
+
+class Oracle:
+    """Every peer from its paper's formula, in float64."""
+
+    def __init__(self, train: View) -> None:
+        self.z, self.logits = arrays(train)
+        self.y = np.asarray(train.images.labels)
+        self.weight, self.bias = (t.detach().double().numpy() for t in train.network.head.parameters())
+        self.means = np.stack([self.z[self.y == k].mean(axis=0) for k in range(CLASSES)])
+
+    def energy(self, z: Array) -> Array:
+        return np.asarray(-logsumexp(z @ self.weight.T + self.bias, axis=1))
+
+    def distances(self, z: Array) -> Array:
+        centred = self.z - self.means[self.y]
+        inverse = np.linalg.inv(centred.T @ centred + 1e-6 * np.eye(z.shape[1]))
+        return np.stack([np.einsum("ij,jk,ik->i", z - mean, inverse, z - mean) for mean in self.means], axis=1)
+
+    def mahalanobis(self, z: Array, _: Array) -> Array:
+        return np.asarray(self.distances(z).min(axis=1) / 2)
+
+    def rmd(self, z: Array, _: Array) -> Array:
+        centred = self.z - self.z.mean(axis=0)
+        inverse = np.linalg.inv(centred.T @ centred + 1e-6 * np.eye(z.shape[1]))
+        away = z - self.z.mean(axis=0)
+        return np.asarray(self.distances(z).min(axis=1) - np.einsum("ij,jk,ik->i", away, inverse, away))
+
+    def vim(self, z: Array, _: Array) -> Array:
+        origin = -np.linalg.pinv(self.weight) @ self.bias
+        _, _, directions = np.linalg.svd(self.z - origin)
+        outside = directions[z.shape[1] // 2 :].T
+        train = np.linalg.norm((self.z - origin) @ outside, axis=1).mean()
+        alpha = self.logits.max(axis=1).mean() / train
+        return np.asarray(alpha * np.linalg.norm((z - origin) @ outside, axis=1) + self.energy(z))
+
+    def knn(self, z: Array, _: Array) -> Array:
+        unit, train = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (z, self.z))
+        return np.asarray(np.sort(cdist(unit, train), axis=1)[:, 49])
+
+    def react(self, z: Array, _: Array) -> Array:
+        return self.energy(np.minimum(z, np.percentile(self.z, 90)))
+
+    def ash(self, z: Array, _: Array) -> Array:
+        kept = z.shape[1] - round(0.65 * z.shape[1])
+        pruned = np.where(z >= np.sort(z, axis=1)[:, [-kept]], z, 0.0)
+        return self.energy(pruned * np.exp(z.sum(axis=1) / pruned.sum(axis=1))[:, None])
+
+    def she(self, z: Array, logits: Array) -> Array:
+        right = self.logits.argmax(axis=1) == self.y
+        patterns = np.stack([self.z[right & (self.y == k)].mean(axis=0) for k in range(CLASSES)])
+        return np.asarray(-(z * patterns[logits.argmax(axis=1)]).sum(axis=1))
+
+    def gen(self, _: Array, logits: Array) -> Array:
+        p = softmax(logits, axis=1)
+        return np.asarray((p**0.1 * (1 - p) ** 0.1).mean(axis=1))
+
+    def kl_matching(self, _: Array, logits: Array) -> Array:
+        p, train, predicted = softmax(logits, axis=1), softmax(self.logits, axis=1), self.logits.argmax(axis=1)
+        typical = np.stack([train[predicted == k].mean(axis=0) for k in range(CLASSES)])
+        return np.asarray((p[:, None] * np.log(p[:, None] / typical)).sum(axis=2).min(axis=1))
+
+    def maxlogit(self, _: Array, logits: Array) -> Array:
+        return np.asarray(-logits.max(axis=1))
+
+    def pnml(self, z: Array, _: Array) -> Array:
+        return by_pseudo_inverse(self.weight, self.bias, self.z, z)["regret"]
+
+    def pnml_paper(self, z: Array, _: Array) -> Array:
+        return by_pseudo_inverse(self.weight, self.bias, self.z, z, "paper")["regret"]
+
+    def pytorch_ood_pnml(self, z: Array, logits: Array) -> Array:
+        return np.asarray(self.pnml_paper(z, logits) / np.log(CLASSES))
+
+
+def test_scores_are_those_of_an_explicit_computation(method: Method, labelled: View, images: Array) -> None:
+    view = View(labelled.network, image_set(images))
+    formula: Callable[[Array, Array], Array] = getattr(Oracle(labelled), method.name.replace("-", "_"))
+    np.testing.assert_allclose(method.score(view).numpy(), formula(*arrays(view)), rtol=2e-3, atol=2e-4)
+
+
+def test_scores_follow_their_images(method: Method, network: Network, images: Array) -> None:
+    order = np.random.default_rng(0).permutation(len(images))
+    scores, shuffled = (method.score(View(network, image_set(one))) for one in (images, images[order]))
+    assert scores.shape == (18,)
+    torch.testing.assert_close(scores[order], shuffled, rtol=1e-3, atol=1e-5)
+
+
+def test_network_and_gradients_are_left_alone(
+    method: Method, labelled: View, detector: Detector, images: Array
+) -> None:
+    network = labelled.network
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    type(method)().fit(labelled, detector).score(View(network, image_set(images)))
+    assert not any(module.training for module in network.modules())
+    assert all(torch.equal(before[name], tensor) for name, tensor in network.state_dict().items())
+    assert all(parameter.requires_grad and parameter.grad is None for parameter in network.parameters())
+    assert torch.is_grad_enabled()
+
+
+def test_larger_means_more_out_of_distribution(method: Method, network: Network) -> None:
+    ind, ood = (method.score(View(network, image_set(one))) for one in (blobs(30, seed=3)[0], noise(30, seed=3)))
+    assert roc_auc_score([0] * 30 + [1] * 30, torch.cat([ind, ood]).numpy()) > 0.9
+
+
+def test_with_pnml_there_is_nothing(method: Method, labelled: View) -> None:
+    with pytest.raises(ValueError, match=f"what {method.name} is with pNML is not defined"):
+        method.score_with_pnml(labelled)
+
+
+def test_settings_state_the_packages_defaults(labelled: View, detector: Detector) -> None:
+    width = labelled.network.head.in_features
+    stated = {name: peer().fit(labelled, detector).settings for name, peer in PEERS.items()}
+    assert all(settings.pop("class").startswith("pytorch-ood 0.") for settings in stated.values())
+    assert {name: settings for name, settings in stated.items() if settings} == {
+        "vim": {"d": width // 2},
+        "knn": {"k": 50, "normalize": True, "device": "cpu"},
+        "react": {"percentile": 0.9},
+        "ash": {"variant": "ash-s", "percentile": 0.65},
+        "gen": {"gamma": 0.1, "M": None},
+        "pytorch-ood-pnml": {"eps": 1e-12},
+    }
+
+
+def test_settings_of_the_regrets_state_their_length_and_noise(labelled: View, detector: Detector) -> None:
+    oracle = Oracle(labelled)
+    stated = {name: regret().fit(labelled, detector).settings for name, regret in REGRETS.items()}
+    auto, _ = balanced_head(oracle.z, oracle.weight, oracle.bias)
+    assert stated == {
+        "pnml": {
+            "embedding_scale": "auto",
+            "embedding_length": pytest.approx(auto, rel=1e-5),
+            "label_noise": NOISE,
+        },
+        "pnml-paper": {"embedding_scale": "paper", "embedding_length": 1.0, "label_noise": 0.0},
+    }
+
+
+@pytest.mark.parametrize(("width", "d"), [(342, 171), (512, 256), (768, 512), (2048, 1000)])
+def test_vim_leaves_something_outside_of_its_subspace(width: int, d: int) -> None:
+    network = create("resnet-20", 10)
+    network.linear = torch.nn.Linear(width, 10)
+    assert PEERS["vim"]().arguments(network)["d"] == d  # type: ignore[attr-defined]
+
+
+def made_view(embeddings: Array, labels: Array | None, network: Network) -> View:
+    """Give a view of images that were never drawn."""
+    images = ImageSet("made", np.zeros((len(embeddings), 4, 4, 3), np.uint8), labels, "train", "")
+    view = View(network, images)
+    rows = torch.from_numpy(embeddings).float()
+    with torch.no_grad():
+        view.outputs = Outputs(rows, network.head(rows))
+    return view
+
+
+@pytest.mark.parametrize(
+    ("name", "n", "labels", "reason"),
+    [
+        ("knn", 30, None, "knn needs labels, and ImageSet"),
+        ("knn", 30, np.arange(30) % 10, "knn failed when fitted on 30 images of 10 of 10 classes: ValueError: k=50"),
+        ("mahalanobis", 30, 2 * (np.arange(30) % 5), "on 30 images of 5 of 10 classes: AssertionError$"),
+        ("she", 60, np.arange(60) % 9, "of 9 of 10 classes: it needs images of every class"),
+    ],
+)
+def test_a_peer_that_cannot_be_fitted_says_why(name: str, n: int, labels: Array | None, reason: str) -> None:
+    network = create("resnet-20", 10).eval()
+    train = made_view(np.random.default_rng(0).random((n, 64)), labels, network)
+    with pytest.raises(MethodFailedError, match=reason):
+        PEERS[name]().fit(train, Detector(network.head.weight, network.head.bias))
+
+
+def test_scores_that_are_no_numbers_are_refused() -> None:
+    network = create("resnet-20", 10).eval()
+    with torch.no_grad():
+        network.head.bias.zero_()
+    view = made_view(np.zeros((60, 64)), np.arange(60) % 10, network)
+    vim = PEERS["vim"]().fit(view, Detector(network.head.weight, network.head.bias))
+    with pytest.raises(MethodFailedError, match="vim gave 60 of 60 scores"):
+        vim.score(view)
+
+
+def test_groups_hold_the_papers_methods_and_those_to_compare() -> None:
+    assert GROUPS["all"] == tuple(METHODS)
+    assert set(GROUPS["peers"]) == {"baseline", "energy", *PEERS, *REGRETS}
+    assert len(PEERS) == 11
+    assert not any(peer.composes for peer in (*PEERS.values(), *REGRETS.values()))

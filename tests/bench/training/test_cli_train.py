@@ -1,0 +1,130 @@
+"""The command ``train``, run as a user runs it."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import typer
+from safetensors import safe_open
+from typer.testing import CliRunner
+
+from pnml.bench import data, training, zoo
+from pnml.bench.training import DATASETS, MODELS, TUNINGS
+from pnml.cli.train import train
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from typer.testing import Result
+
+app = typer.Typer()
+app.command()(train)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A CIFAR-10 of noise, 8 images a batch, and a folder of 3 pictures."""
+    from PIL import Image
+
+    draw = np.random.default_rng(0)
+    root = tmp_path / "data"
+    (root / "cifar-10-batches-py").mkdir(parents=True)
+    for name in (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"):
+        batch = {b"data": draw.integers(0, 256, (8, 3072), dtype=np.uint8), b"labels": list(range(8))}
+        (root / "cifar-10-batches-py" / name).write_bytes(pickle.dumps(batch))
+    (root / "pictures").mkdir()
+    for number in range(3):
+        picture = Image.fromarray(draw.integers(0, 256, (40, 40, 3), dtype=np.uint8))
+        picture.save(root / "pictures" / f"{number}.png")
+    monkeypatch.setenv("PNML_DATA", str(root))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: str) -> Result:
+    common = ("--model", "resnet-20", "--dataset", "cifar10", "--device", "cpu", "--batch-size", "8")
+    return CliRunner().invoke(app, [*common, *arguments])
+
+
+def test_trains_then_tunes(home: Path) -> None:
+    found = run("--epochs", "1", "--limit", "8", "--lr", "0.01")
+    assert found.exit_code == 0, found.output
+    assert re.search(r"^\d+\.\d\d % of 8 test images are classified rightly$", found.stdout, re.MULTILINE)
+    path = home / "runs" / "resnet-20_cifar10.safetensors"
+    assert zoo.load(path).architecture == "resnet-20"
+
+    tuning = ("--tune", "energy", "--from", str(path), "--outliers", "pictures", "--outliers", "transformed")
+    found = run("--epochs", "1", "--limit", "8", *tuning, "--outliers", "cifar10", "--out", "tuned.safetensors")
+    assert found.exit_code == 0, found.output
+    with safe_open(home / "tuned.safetensors", framework="pt") as file:
+        said = file.metadata()["outliers"]
+    assert re.fullmatch(r".*pictures \(3 images\), transformed, cifar10 \(40 images\)", said)
+
+
+def test_goes_on(home: Path) -> None:
+    def stop(now: training.Progress) -> None:
+        if now.epoch == 2:
+            raise RuntimeError
+
+    plan = replace(training.recipe("resnet-20", "cifar10"), epochs=2, batch_size=8)
+    sets = [data.load("cifar10", split=split, limit=8) for split in ("train", "test")]
+    with pytest.raises(RuntimeError):
+        training.train(plan, *sets, out=home / "a.safetensors", device="cpu", report=stop, save_every=0.0)
+    found = run("--epochs", "2", "--limit", "8", "--out", "a.safetensors")
+    assert found.exit_code == 0, found.output
+    assert "going on after epoch 1 of 2" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--tune", "energy"], 2, "belong together"),
+        (["--outliers", "transformed"], 2, "belong together"),
+        (["--from", "nowhere.safetensors"], 2, "belong together"),
+        (["--model", "vgg"], 1, "no recipe for the model 'vgg'"),
+        (["--epochs", "0"], 1, "epochs must be at least 1, got 0"),
+        (["--dataset", "svhn"], 1, "svhn (train) was not found"),
+        (["--tune", "oecc", "--from", "x.safetensors", "--outliers", "transformed"], 1, "neither a file nor a known"),
+    ],
+)
+def test_mistakes_are_explained(arguments: list[str], code: int, message: str) -> None:
+    found = run(*arguments)
+    assert found.exit_code == code
+    assert message in " ".join(found.stderr.replace("│", " ").split())
+    assert "Traceback" not in found.output
+
+
+def test_an_unknown_outlier_set_is_explained(home: Path) -> None:
+    zoo.save(zoo.create("resnet-20", 10), home / "net.safetensors")
+    found = run("--tune", "oecc", "--from", "net.safetensors", "--outliers", "nothing")
+    assert found.exit_code == 1
+    assert "unknown image set 'nothing'" in found.stderr
+
+
+def test_control_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training, "train", interrupt)
+    found = run()
+    assert found.exit_code == 130
+    assert "the same command goes on" in found.stderr
+
+
+def test_help_names_every_choice() -> None:
+    text = " ".join(CliRunner().invoke(app, ["--help"], env={"COLUMNS": "400"}).output.split())
+    assert "Example: pnml train" in text.replace("`", "")
+    for choice in (*MODELS, *DATASETS, *TUNINGS, training.TRANSFORMED):
+        assert choice in text
+
+
+def test_help_does_not_need_torch() -> None:
+    program = "import sys, pnml.cli.train; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,0 +1,139 @@
+"""A training that is interrupted, anywhere, ends like one that is not."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from safetensors import safe_open
+
+from pnml.bench.training import Progress, TrainedResult, train
+
+from .small import same_weights, small_recipe, small_set, strangers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+STEPS = 3
+
+
+class Interrupted(Exception):  # noqa: N818 (an event, not an error)
+    pass
+
+
+def stop_at(epoch: int, step: int) -> Callable[[Progress], None]:
+    def report(now: Progress) -> None:
+        if (now.epoch, now.step) == (epoch, step):
+            raise Interrupted
+
+    return report
+
+
+def run(out: Path, model: str = "resnet-20", device: str = "cpu", **more: Any) -> TrainedResult:
+    plan = small_recipe(model, tune="oecc" if "outliers" in more else None)
+    return train(plan, small_set(16 * STEPS + 5, 0), small_set(20, 1), out=out, device=device, **more)
+
+
+def said(path: Path) -> dict[str, str]:
+    with safe_open(path, framework="pt") as file:
+        metadata: dict[str, str] = file.metadata()
+    return {key: value for key, value in metadata.items() if key != "date"}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> TrainedResult:
+    return run(tmp_path_factory.mktemp("whole") / "net.safetensors", save_every=0.0)
+
+
+@pytest.mark.parametrize(
+    ("stops", "goes_on_with"),
+    [
+        ([(1, 0)], 1),
+        ([(1, 2)], 1),
+        ([(1, STEPS)], 2),
+        ([(2, 1)], 2),
+        ([(3, STEPS)], 3),
+        ([(1, 1), (2, 2), (3, 1)], 3),
+    ],
+)
+def test_stopped_anywhere(
+    stops: list[tuple[int, int]], goes_on_with: int, whole: TrainedResult, tmp_path: Path
+) -> None:
+    out = tmp_path / "net.safetensors"
+    for stop in stops:
+        with pytest.raises(Interrupted):
+            run(out, save_every=0.0, report=stop_at(*stop))
+        assert not out.exists()
+    told: list[Progress] = []
+    resumed = run(out, save_every=0.0, report=told.append)
+    assert told[0].epoch == goes_on_with
+    assert same_weights(resumed.network, whole.network)
+    assert said(out) == said(whole.path)
+    assert [path.name for path in tmp_path.iterdir()] == ["net.safetensors"]
+
+
+def test_nothing_saved_yet(whole: TrainedResult, tmp_path: Path) -> None:
+    out = tmp_path / "net.safetensors"
+    with pytest.raises(Interrupted):
+        run(out, save_every=1e9, report=stop_at(3, 1))
+    assert not list(tmp_path.iterdir())
+    assert same_weights(run(out).network, whole.network)
+
+
+def test_killed(whole: TrainedResult, tmp_path: Path) -> None:
+    out = tmp_path / "net.safetensors"
+    program = f"""
+import os, signal
+from pathlib import Path
+from bench.training.test_resume import run
+def report(now):
+    if (now.epoch, now.step) == (2, 1):
+        os.kill(os.getpid(), signal.SIGKILL)
+run(Path({str(out)!r}), save_every=0.0, report=report)
+"""
+    tests = Path(__file__).parents[2]
+    path = [f"import sys; sys.path.insert(0, {str(tests)!r})", program]
+    killed = subprocess.run([sys.executable, "-c", "\n".join(path)], check=False, capture_output=True, text=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert [found.name for found in tmp_path.iterdir()] == ["net.partial.safetensors"]
+    assert same_weights(run(out).network, whole.network)
+
+
+@pytest.mark.parametrize("model", ["wideresnet-40-2", "resnet-20"])
+def test_dropout_and_outliers_go_on_too(model: str, whole: TrainedResult, tmp_path: Path) -> None:
+    more: dict[str, Any] = {"model": model, "save_every": 0.0}
+    if model == "resnet-20":
+        more |= {"start": whole.network, "outliers": [strangers(), "transformed"]}
+    expected = run(tmp_path / "whole.safetensors", **more)
+    with pytest.raises(Interrupted):
+        run(tmp_path / "net.safetensors", **more, report=stop_at(2, STEPS))
+    assert same_weights(run(tmp_path / "net.safetensors", **more).network, expected.network)
+
+
+def test_other_settings_do_not_go_on(tmp_path: Path) -> None:
+    out = tmp_path / "net.safetensors"
+    with pytest.raises(Interrupted):
+        run(out, save_every=0.0, report=stop_at(2, 1))
+    with pytest.raises(
+        ValueError, match=r"net\.partial\.safetensors is from another training \(seed is 0 there, 5 here"
+    ):
+        run(out, seed=5)
+
+
+def test_a_damaged_file(tmp_path: Path) -> None:
+    (tmp_path / "net.partial.safetensors").write_text("nothing of use")
+    with pytest.raises(ValueError, match=r"is not a safetensors file .*move it away"):
+        run(tmp_path / "net.safetensors")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_on_a_gpu(tmp_path: Path) -> None:
+    expected = run(tmp_path / "whole.safetensors", device="cuda")
+    with pytest.raises(Interrupted):
+        run(tmp_path / "net.safetensors", device="cuda", save_every=0.0, report=stop_at(2, STEPS))
+    assert same_weights(run(tmp_path / "net.safetensors", device="cuda").network, expected.network)

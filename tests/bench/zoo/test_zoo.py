@@ -1,0 +1,258 @@
+"""The networks against plain re-derivations from their papers, written with the published parameter names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from pnml.bench import zoo
+from pnml.bench.zoo.densenet import DenseNet
+from pnml.bench.zoo.resnet_cifar import ResNetCifar
+from pnml.bench.zoo.wide_resnet import WideResNet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Published:
+    """Evaluate layers straight from a state dict, noting which names were used and what the Gram method looks at."""
+
+    def __init__(self, state: dict[str, Tensor]) -> None:
+        self.state = state
+        self.used: set[str] = set()
+        self.taps: list[Tensor] = []
+
+    def get(self, name: str) -> Tensor:
+        self.used.add(name)
+        return self.state[name]
+
+    def conv(self, name: str, x: Tensor, stride: int = 1) -> Tensor:
+        weight = self.get(f"{name}.weight")
+        return functional.conv2d(x, weight, stride=stride, padding=weight.shape[-1] // 2)
+
+    def norm(self, name: str, x: Tensor) -> Tensor:
+        mean, var, weight, bias = (
+            self.get(f"{name}.{part}").view(-1, 1, 1) for part in ("running_mean", "running_var", "weight", "bias")
+        )
+        return (x - mean) / torch.sqrt(var + 1e-5) * weight + bias
+
+    def active(self, name: str, x: Tensor) -> Tensor:
+        return self.norm(name, x).clamp(min=0)
+
+    def tap(self, x: Tensor) -> Tensor:
+        self.taps.append(x)
+        return x
+
+    def head(self, name: str, x: Tensor) -> tuple[Tensor, Tensor]:
+        features = x.flatten(2).sum(2) / (x.shape[2] * x.shape[3])
+        return features, features @ self.get(f"{name}.weight").T + self.get(f"{name}.bias")
+
+
+def densenet(net: Published, x: Tensor) -> tuple[Tensor, Tensor]:
+    x = net.conv("conv1", x)
+    for block in (1, 2, 3):
+        for layer in range(16):
+            at = f"block{block}.layer.{layer}"
+            new = net.tap(net.conv(f"{at}.conv1", net.active(f"{at}.bn1", x)))
+            new = net.tap(net.conv(f"{at}.conv2", net.active(f"{at}.bn2", new)))
+            x = torch.cat([x, new], 1)
+        net.tap(x)
+        if block < 3:
+            x = net.tap(net.conv(f"trans{block}.conv1", net.active(f"trans{block}.bn1", x)))
+            x = (x[..., ::2, ::2] + x[..., 1::2, ::2] + x[..., ::2, 1::2] + x[..., 1::2, 1::2]) / 4
+    return net.head("fc", net.active("bn1", x))
+
+
+def resnet(net: Published, x: Tensor, blocks: list[int], convolutions: int, shortcut: str) -> Tensor:
+    strided = 2 if convolutions == 3 else 1
+    for stage, depth in enumerate(blocks, start=1):
+        for block in range(depth):
+            at, stride = f"layer{stage}.{block}", 2 if stage > 1 and block == 0 else 1
+            branch = x
+            for i in range(1, convolutions + 1):
+                branch = net.tap(net.conv(f"{at}.conv{i}", branch, stride if i == strided else 1))
+                branch = net.tap((net.norm if i == convolutions else net.active)(f"{at}.bn{i}", branch))
+            if f"{at}.{shortcut}.0.weight" in net.state:
+                x = net.norm(f"{at}.{shortcut}.1", net.conv(f"{at}.{shortcut}.0", x, stride))
+            x = net.tap((branch + net.tap(x)).clamp(min=0))
+    return x
+
+
+def resnet_cifar(net: Published, x: Tensor, blocks: list[int]) -> tuple[Tensor, Tensor]:
+    x = net.active("bn1", net.conv("conv1", x))
+    return net.head("linear", resnet(net, x, blocks, 2, "shortcut"))
+
+
+def resnet_imagenet(net: Published, x: Tensor, blocks: list[int], convolutions: int) -> tuple[Tensor, Tensor]:
+    x = net.active("bn1", net.conv("conv1", x, 2))
+    x = functional.max_pool2d(x, 3, 2, 1)
+    return net.head("fc", resnet(net, x, blocks, convolutions, "downsample"))
+
+
+def wide_resnet(net: Published, x: Tensor) -> tuple[Tensor, Tensor]:
+    x = net.conv("conv1", x)
+    for stage in (1, 2, 3):
+        for block in range(6):
+            at, stride = f"block{stage}.layer.{block}", 2 if stage > 1 and block == 0 else 1
+            before = net.active(f"{at}.bn1", x)
+            branch = net.tap(net.conv(f"{at}.conv1", before, stride))
+            branch = net.tap(net.conv(f"{at}.conv2", net.tap(net.active(f"{at}.bn2", branch))))
+            x = net.conv(f"{at}.convShortcut", before, stride) if block == 0 else x
+            x = net.tap(net.tap(x) + branch)
+    return net.head("fc", net.active("bn1", x))
+
+
+# name: (published form, classes, parameters, features, taps, image size)
+Known = tuple["Callable[[Published, Tensor], tuple[Tensor, Tensor]]", int, int, int, int, int]
+KNOWN: dict[str, Known] = {
+    "densenet-bc-100": (densenet, 10, 769_162, 342, 3 * 16 * 2 + 2 + 3, 32),
+    "resnet-34": (lambda net, x: resnet_cifar(net, x, [3, 4, 6, 3]), 10, 21_282_122, 512, 16 * 6, 32),
+    "resnet-20": (lambda net, x: resnet_cifar(net, x, [3, 3, 3]), 10, 272_474, 64, 9 * 6, 32),
+    "wideresnet-40-2": (wide_resnet, 10, 2_243_546, 128, 18 * 5, 32),
+    "resnet-18": (lambda net, x: resnet_imagenet(net, x, [2, 2, 2, 2], 2), 1000, 11_689_512, 512, 8 * 6, 64),
+    "resnet-101": (lambda net, x: resnet_imagenet(net, x, [3, 4, 23, 3], 3), 1000, 44_549_160, 2048, 33 * 8, 64),
+}
+
+
+def seasoned(network: zoo.Network) -> zoo.Network:
+    """Give the batch norms statistics as training would, and evaluate in float64."""
+    generator = torch.Generator().manual_seed(1)
+    for module in network.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            assert module.running_mean is not None
+            assert module.running_var is not None
+            nn.init.normal_(module.running_mean, std=0.1, generator=generator)
+            nn.init.uniform_(module.running_var, 0.5, 1.5, generator=generator)
+            nn.init.normal_(module.bias, std=0.1, generator=generator)
+            nn.init.uniform_(module.weight, 0.3, 0.9, generator=generator)
+    return network.double().eval()
+
+
+def test_every_architecture_is_tested() -> None:
+    assert set(KNOWN) == set(zoo.ARCHITECTURES)
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_network_is_the_published_one(name: str) -> None:
+    form, classes, parameters, width, taps, size = KNOWN[name]
+    torch.manual_seed(0)
+    network = zoo.create(name, classes)
+    assert network.architecture == name
+    assert network.training
+    assert sum(p.numel() for p in network.parameters()) == parameters
+    seasoned(network)
+    x = torch.randn(2, 3, size, size, dtype=torch.float64)
+    shown: list[tuple[int, Tensor]] = []
+    with torch.no_grad():
+        logits, features = network(x), network.features(x)
+        with_taps = network.forward_with_taps(x, lambda i, activation: shown.append((i, activation)))
+
+    reference = Published({k: v for k, v in network.state_dict().items() if not k.endswith("num_batches_tracked")})
+    with torch.no_grad():
+        expected_features, expected_logits = form(reference, x)
+    assert reference.used == set(reference.state)
+    assert features.shape == (2, width)
+    assert logits.shape == (2, classes)
+    torch.testing.assert_close(features, expected_features)
+    torch.testing.assert_close(logits, expected_logits)
+
+    torch.testing.assert_close(network.head(features), logits)
+    assert network.head.in_features == width
+    assert torch.equal(with_taps, features)
+    # The activations were kept without a copy: had the network overwritten one, it would differ here.
+    assert [i for i, _ in shown] == list(range(taps))
+    for (_, activation), expected in zip(shown, reference.taps, strict=True):
+        torch.testing.assert_close(activation, expected)
+
+
+@pytest.mark.parametrize("name", ["densenet-bc-100", "resnet-20", "wideresnet-40-2", "resnet-18"])
+def test_network_can_be_trained(name: str) -> None:
+    torch.manual_seed(0)
+    network = zoo.create(name, 5)
+    loss = network(torch.randn(4, 3, 32, 32)).logsumexp(1).mean()
+    loss.backward()
+    for parameter_name, parameter in network.named_parameters():
+        assert parameter.grad is not None, parameter_name
+        assert parameter.grad.isfinite().all(), parameter_name
+        assert parameter.grad.any(), parameter_name
+
+
+def test_fresh_weights_are_kaiming() -> None:
+    torch.manual_seed(0)
+    network = zoo.create("resnet-34", 10)
+    assert isinstance(network, ResNetCifar)
+    weight = network.get_submodule("layer4.1.conv2").weight
+    assert isinstance(weight, Tensor)
+    assert weight.std().item() == pytest.approx((2 / (512 * 9)) ** 0.5, rel=0.01)
+    assert not network.head.bias.any()
+
+
+def test_wide_resnet_drops_out_in_training_only() -> None:
+    torch.manual_seed(0)
+    network = WideResNet(10, depth=1, widen=1, dropout=0.5).eval()
+    x = torch.randn(4, 3, 32, 32)
+    assert torch.equal(network(x), network(x))
+    network.train()
+    assert not torch.allclose(network(x), network(x))
+
+
+def test_channels_last_input_stays_so_and_gives_the_same() -> None:
+    torch.manual_seed(0)
+    network = zoo.create("densenet-bc-100", 10).eval()
+    x = network.normalise(torch.randint(256, (2, 32, 32, 3), dtype=torch.uint8).permute(0, 3, 1, 2))
+    assert x.is_contiguous(memory_format=torch.channels_last)
+    with torch.no_grad():
+        expected = network(x.contiguous())
+        moved = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        layouts: list[bool] = []
+        moved.forward_with_taps(
+            x, lambda _, activation: layouts.append(activation.is_contiguous(memory_format=torch.channels_last))
+        )
+        torch.testing.assert_close(moved(x), expected, rtol=1e-4, atol=1e-4)
+    assert all(layouts)
+
+
+@pytest.mark.parametrize("network", [DenseNet(3, depth=1), ResNetCifar(3, blocks=(1, 1), width=4)])
+def test_taps_compile_into_one_graph(network: zoo.Network) -> None:
+    network.eval()
+
+    def sums(x: Tensor) -> tuple[Tensor, Tensor]:
+        found: list[Tensor] = []
+        features = network.forward_with_taps(x, lambda _, activation: found.append(activation.sum((2, 3))))
+        return features, torch.cat(found, 1)
+
+    x = torch.randn(2, 3, 32, 32)
+    compiled = torch.compile(sums, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x), sums(x))
+
+
+def test_normalise() -> None:
+    mean, std = (0.4, 0.5, 0.6), (0.1, 0.2, 0.3)
+    images = np.random.default_rng(0).integers(0, 256, (2, 3, 4, 5), dtype=np.uint8)
+    expected = (images / 255 - np.reshape(mean, (3, 1, 1))) / np.reshape(std, (3, 1, 1))
+    normalise = zoo.Normalise(mean, std)
+    x = normalise(torch.from_numpy(images))
+    assert x.dtype == torch.float32
+    np.testing.assert_allclose(x.numpy(), expected, atol=1e-5)
+    assert normalise.double()(torch.from_numpy(images)).dtype == torch.float64
+
+
+@pytest.mark.parametrize(
+    "images",
+    [torch.zeros(1, 3, 4, 4), torch.zeros(1, 4, 4, 3, dtype=torch.uint8), torch.zeros(4, 3, dtype=torch.uint8)],
+)
+def test_normalise_refuses_what_it_does_not_know(images: Tensor) -> None:
+    with pytest.raises(ValueError, match=r"uint8 of shape \(N, 3, H, W\), got"):
+        zoo.Normalise((0, 0, 0), (1, 1, 1))(images)
+
+
+def test_create_names_its_choices() -> None:
+    with pytest.raises(ValueError, match=r"'resnet-50'; there are .*resnet-34"):
+        zoo.create("resnet-50", 10)
+    with pytest.raises(ValueError, match="at least 1, got 0"):
+        zoo.create("resnet-20", 0)

@@ -1,0 +1,103 @@
+"""The postprocessor, with a small stand-in for OpenOOD's evaluator: OpenOOD is not on PyPI.
+
+The stand-in makes the calls that ``openood.evaluation_api.Evaluator`` of version 1.5 makes, in their order.
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from pnml.integrations.openood import PNMLPostprocessor
+from sklearn.metrics import roc_auc_score
+
+from .made import CLASSES, Classifier, classifier, inputs, naive_regret
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Loader = list[dict[str, "Tensor"]]
+
+
+def loader(n: int, seed: int, scale: float = 1.0) -> Loader:
+    x, y = inputs(n, seed, scale), torch.arange(n) % CLASSES
+    return [{"data": x[i : i + 32], "label": y[i : i + 32]} for i in range(0, n, 32)]
+
+
+ID: dict[str, Loader] = {"train": loader(500, 0), "val": loader(50, 3), "test": loader(100, 1)}
+OOD: dict[str, Any] = {"val": loader(50, 4, 4.0), "near": {"a": loader(80, 2, 1.2)}, "far": {"b": loader(80, 2, 5.0)}}
+
+
+class StandIn:
+    """Evaluates a postprocessor as OpenOOD does: in-distribution has labels of 0 or more, OOD −1."""
+
+    def __init__(self, net: Classifier, postprocessor: PNMLPostprocessor) -> None:
+        postprocessor.setup(net, ID, OOD)
+        assert not (postprocessor.APS_mode and not postprocessor.hyperparam_search_done)
+        self.net, self.postprocessor = net.eval(), postprocessor
+
+    def eval_ood(self) -> dict[str, float]:
+        _, ind, labels = self.postprocessor.inference(self.net, ID["test"], False)  # noqa: FBT003 - as they call it
+        found = {}
+        for split in ("near", "far"):
+            for name, data in OOD[split].items():
+                _, ood, other = self.postprocessor.inference(self.net, data, False)  # noqa: FBT003
+                label = np.concatenate([labels, -np.ones_like(other)])
+                found[name] = roc_auc_score(label == -1, -np.concatenate([ind, ood]))
+        return found
+
+
+def features(net: Classifier, data: Loader) -> Tensor:
+    with torch.no_grad():
+        return net.features(torch.cat([batch["data"] for batch in data]))
+
+
+def test_the_evaluator_sees_the_regret_negated() -> None:
+    net, postprocessor = classifier(), PNMLPostprocessor(None)
+    aurocs = StandIn(net, postprocessor).eval_ood()
+    predicted, confidence, labels = postprocessor.inference(net, ID["test"], progress=False)
+    rows = features(net, ID["test"])
+    np.testing.assert_allclose(-confidence, naive_regret(rows, features(net, ID["train"]), net.fc), rtol=1e-4)
+    np.testing.assert_array_equal(predicted, net.fc(rows).argmax(dim=1).numpy())
+    np.testing.assert_array_equal(labels, np.arange(100) % CLASSES)
+    expected = naive_regret(features(net, OOD["far"]["b"]), features(net, ID["train"]), net.fc)
+    both = np.concatenate([-confidence, expected])
+    assert aurocs["b"] == pytest.approx(roc_auc_score([0] * 100 + [1] * 80, both), abs=1e-3)
+
+
+def test_it_is_set_up_once_and_keeps_its_scale(capsys: pytest.CaptureFixture[str]) -> None:
+    net, postprocessor = classifier(), PNMLPostprocessor(embedding_scale="natural")
+    net.train()
+    postprocessor.setup(net, ID, OOD)
+    assert not net.training
+    assert "pNML setup" in capsys.readouterr().err
+    first = postprocessor.detector
+    assert first is not None
+    assert first.embedding_scale == "natural"
+    assert first.correlation.count == 500
+    postprocessor.setup(net, {"train": []}, OOD)
+    assert postprocessor.detector is first
+
+
+def test_before_setup_there_is_nothing_to_say() -> None:
+    with pytest.raises(ValueError, match="call setup"):
+        PNMLPostprocessor().postprocess(classifier(), inputs(2, seed=0))
+
+
+def test_it_inherits_from_theirs_where_openood_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class BasePostprocessor:
+        def __init__(self, config: object) -> None:
+            self.config = config
+
+    module = ModuleType("openood.postprocessors")
+    module.BasePostprocessor = BasePostprocessor  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "openood", ModuleType("openood"))
+    monkeypatch.setitem(sys.modules, "openood.postprocessors", module)
+    made = runpy.run_path(sys.modules["pnml.integrations.openood"].__file__ or "")["PNMLPostprocessor"]
+    assert issubclass(made, BasePostprocessor)
+    assert made("config").config == "config"

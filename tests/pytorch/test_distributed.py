@@ -1,0 +1,113 @@
+"""Two processes, each with its share of the data, against one process with all of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+
+import pnml
+from pnml.pytorch.distributed import agree_over_ranks, gather_over_ranks, is_first_rank, sum_over_ranks
+
+from .distributed_worker import MANY, SHARES, one_layer
+from .networks import CNN, images, mlp, rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TESTS = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The folder that the ranks wrote into, and what they printed."""
+    folder = tmp_path_factory.mktemp("ranks")
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--module"]
+    done = subprocess.run(
+        [*run, "pytorch.distributed_worker", str(folder)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path]), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder, done.stderr
+
+
+def assert_tables_agree(tables: Sequence[Any], expected: dict[str, Any]) -> None:
+    for table in tables:
+        assert set(table) == set(expected)
+        for name, column in expected.items():
+            np.testing.assert_allclose(table[name], column, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("how", SHARES)
+def test_both_ranks_end_with_the_detector_of_one_process(how: str, finished: tuple[Path, str]) -> None:
+    folder, _ = finished
+    alone = pnml.guard(mlp().double()).fit([rows(96).double()], progress=False)
+    alone.calibrate([rows(96, seed=1).double()], progress=False)
+    expected = alone.fitted()
+    loaded = [pnml.Detector.load(folder / f"{how}-{rank}.safetensors") for rank in (0, 1)]
+    for detector in loaded:
+        assert detector.correlation.count == 96
+        np.testing.assert_allclose(detector.correlation.matrix, expected.correlation.matrix, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(detector.correlation.mean_norm, expected.correlation.mean_norm, rtol=1e-12)
+        assert (detector.embedding_scale, expected.embedding_scale) == ("auto", "auto")
+        assert detector.embedding_length == expected.embedding_length != 1
+        assert detector.threshold is not None
+        assert expected.threshold is not None
+        assert detector.threshold.count == 96
+        np.testing.assert_allclose(detector.threshold.scores, expected.threshold.scores, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(loaded[0].subspace.eigenvectors, loaded[1].subspace.eigenvectors)
+    tables = [np.load(folder / f"{how}-{rank}.npz") for rank in (0, 1)]
+    assert_tables_agree(tables, alone(rows(30, seed=2).double()).to_table())
+
+
+def test_both_ranks_end_with_the_sample_and_the_length_of_one_process(finished: tuple[Path, str]) -> None:
+    folder, _ = finished
+    alone = pnml.guard(one_layer()).fit([rows(MANY).double()], progress=False).fitted()
+    assert alone.correlation.sample is not None
+    assert len(alone.correlation.sample) < MANY
+    for rank in (0, 1):
+        detector = pnml.Detector.load(folder / f"many-{rank}")
+        assert detector.correlation.sample == alone.correlation.sample
+        assert detector.embedding_length == alone.embedding_length
+
+
+def test_a_distributed_model_is_guarded_without_waiting_in_its_forward_pass(finished: tuple[Path, str]) -> None:
+    folder, _ = finished
+    torch.manual_seed(0)
+    alone = pnml.guard(CNN().double()).fit([images(96).double()], progress=False)
+    tables = [np.load(folder / f"parallel-{rank}.npz") for rank in (0, 1)]
+    assert_tables_agree(tables, alone(images(30, seed=2).double()).to_table())
+
+
+def test_every_rank_hears_what_is_wrong(finished: tuple[Path, str]) -> None:
+    folder, _ = finished
+    for rank in (0, 1):
+        assert (folder / f"complaints-{rank}.txt").read_text().splitlines() == [
+            "the loader yielded no samples: nothing to fit",
+            "the loader yielded no samples: nothing to calibrate on",
+            "the ranks found different heads, ['fc0', 'fc1']: run the same model everywhere, or name its head",
+            "the ranks' embeddings differ in width: [2, 3]",
+        ]
+
+
+def test_only_the_first_rank_shows_progress(finished: tuple[Path, str]) -> None:
+    _, printed = finished
+    assert printed.count("2/2") == 1
+
+
+def test_without_a_process_group_nothing_is_exchanged() -> None:
+    statistic, scores = pnml.Correlation().update(np.eye(2)), torch.ones(3)
+    assert sum_over_ranks(statistic) is statistic
+    assert gather_over_ranks(scores) is scores
+    assert agree_over_ranks("fc") == "fc"
+    assert is_first_rank()

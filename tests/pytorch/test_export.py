@@ -1,0 +1,145 @@
+"""The guard as one graph: what ONNX Runtime and torch.export give is what the guard gives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from torch import Tensor, nn
+
+import pnml
+from pnml.pytorch.export import OUTPUTS, GuardGraph
+
+from .networks import CNN, bert, images, loader, mlp, rows, sentences
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pnml.core.scaling import EmbeddingScale
+
+DYNAMIC = {0: torch.export.Dim.DYNAMIC}
+
+
+def run(path: Path, **inputs: Tensor) -> dict[str, np.ndarray[Any, Any]]:
+    """Give the outputs of an ONNX file by name."""
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    feed = {name: tensor.numpy() for name, tensor in inputs.items()}
+    return dict(zip(names, session.run(None, feed), strict=True))
+
+
+def assert_agree(outputs: dict[str, np.ndarray[Any, Any]], result: pnml.Result) -> None:
+    np.testing.assert_allclose(outputs["logits"], result.logits, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(outputs["probabilities"], result.probabilities, atol=1e-5)
+    np.testing.assert_allclose(outputs["regret"], result.regret, rtol=0, atol=1e-5)
+    if result.is_ood is not None:
+        np.testing.assert_array_equal(outputs["p_value"], result.p_value)
+        np.testing.assert_array_equal(outputs["is_ood"], result.is_ood)
+
+
+def calibrated(model: nn.Module, embedding_scale: EmbeddingScale) -> pnml.Guard:
+    guard = pnml.guard(model, embedding_scale=embedding_scale).fit(loader(images(100)), progress=False)
+    guard.calibrate(loader(images(60, seed=1)), false_alarm_rate=0.2, progress=False)
+    return guard
+
+
+@pytest.mark.parametrize("embedding_scale", ["auto", "natural"])
+def test_calibrated_guard_in_onnx_runtime(embedding_scale: Any, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = CNN().train()
+    guard = calibrated(model, embedding_scale)
+    path = tmp_path / "guarded.onnx"
+    assert pnml.export_onnx(guard, (images(4), torch.zeros(4)), str(path)) == path
+    assert [file.name for file in tmp_path.iterdir()] == ["guarded.onnx"], "weights and all in one file"
+    assert all(module.training for module in model.modules()), "the model is left as it was"
+    for count in (1, 2, 4, 37):
+        outputs = run(path, input=images(count, seed=2))
+        assert tuple(outputs) == OUTPUTS
+        assert outputs["is_ood"].dtype == bool
+        assert_agree(outputs, guard(images(count, seed=2)))
+    far = run(path, input=images(30, seed=2) * torch.linspace(0, 30, 30)[:, None, None, None])
+    assert 0 < far["is_ood"].sum() < 30, "both decisions occur"
+
+
+def test_uncalibrated_transformer_with_keyword_inputs(tmp_path: Path) -> None:
+    guard = pnml.guard(bert()).fit([sentences(50, seed) for seed in range(4)], progress=False)
+    path = pnml.export_onnx(guard, {**sentences(4), "output_attentions": False}, tmp_path / "guarded.onnx")
+    batch = sentences(9, seed=7)
+    outputs = run(path, input_ids=batch["input_ids"], attention_mask=batch["attention_mask"])
+    assert tuple(outputs) == ("logits", "probabilities", "regret")
+    assert_agree(outputs, guard(**batch))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "embedding_scale"),
+    [(torch.float32, "auto"), (torch.float64, "natural"), (torch.bfloat16, "auto"), (torch.bfloat16, "paper")],
+)
+def test_exported_program_round_trip(dtype: torch.dtype, embedding_scale: Any, tmp_path: Path) -> None:
+    """Also where the precision of the embeddings decides which of them count as unseen."""
+    model = mlp()
+    weight = model.get_parameter("0.weight")
+    weight.data[5:] = weight.data[:7] * 1e-2
+    model.to(dtype)
+    guard = pnml.guard(model, embedding_scale=embedding_scale)
+    guard.fit(loader(rows(100).to(dtype)), progress=False).eval()
+    guard.calibrate(loader(rows(60, seed=1).to(dtype)), progress=False)
+    with torch.no_grad():
+        program = torch.export.export(
+            GuardGraph(guard), (rows(8).to(dtype),), dynamic_shapes={"args": (DYNAMIC,)}, strict=False
+        )
+    torch.export.save(program, tmp_path / "guarded.pt2")
+    loaded = torch.export.load(tmp_path / "guarded.pt2").module()
+    fresh = rows(20, seed=2).to(dtype)
+    result = guard(fresh)
+    expected = (result.logits, result.probabilities, result.regret, result.p_value, result.is_ood)
+    with torch.no_grad():
+        outputs = dict(zip(OUTPUTS, loaded(fresh), strict=True))
+    assert outputs["regret"].dtype == result.regret.dtype
+    for name, values in zip(OUTPUTS, expected, strict=True):
+        torch.testing.assert_close(outputs[name], values, rtol=1e-6, atol=1e-7, check_dtype=False)
+
+
+def test_exported_program_compiles_whole() -> None:
+    guard = pnml.guard(mlp()).fit(loader(rows(100)), progress=False).eval()
+    with torch.no_grad():
+        program = torch.export.export(GuardGraph(guard), (rows(8),), dynamic_shapes={"args": (DYNAMIC,)}, strict=False)
+        compiled = torch.compile(program.module(), backend="aot_eager", fullgraph=True)
+        _, _, regret = compiled(rows(20, seed=1))
+    torch.testing.assert_close(regret, guard(rows(20, seed=1)).regret)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.* is deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:Converting a tensor to a Python boolean:torch.jit.TracerWarning")
+def test_traced_graph() -> None:
+    guard = pnml.guard(mlp()).fit(loader(rows(100)), progress=False).eval()
+    with torch.no_grad():
+        traced = torch.jit.trace(GuardGraph(guard), (rows(8),))  # type: ignore[no-untyped-call]
+        _, _, regret = traced(rows(20, seed=1))
+    torch.testing.assert_close(regret, guard(rows(20, seed=1)).regret)
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_what_is_not_finite_is_flagged(bad: float) -> None:
+    guard = pnml.guard(mlp()).fit(loader(rows(100)), progress=False).eval()
+    guard.calibrate(loader(rows(99, seed=1)), progress=False)
+    x = rows(3) * 0.1
+    x[1, 0] = bad
+    _, _, regret, p_value, is_ood = GuardGraph(guard)(x)
+    assert regret.isnan().tolist() == [False, True, False]
+    assert float(p_value[1]) == pytest.approx(1 / 100)
+    assert bool(is_ood[1])
+
+
+def test_what_cannot_be_exported_leaves_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "guarded.onnx"
+    with pytest.raises(ValueError, match="not fitted"):
+        pnml.export_onnx(pnml.guard(mlp()), rows(4), path)
+    guard = pnml.guard(mlp()).fit(loader(rows(100)), progress=False)
+    with pytest.raises(ValueError, match="at least two samples"):
+        pnml.export_onnx(guard, rows(1), path)
+    with pytest.raises(TypeError, match="the loader yielded str"):
+        pnml.export_onnx(guard, "images", path)
+    assert list(tmp_path.iterdir()) == []
