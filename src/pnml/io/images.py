@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnml.bench.data.folder import SUFFIXES, image_files
-from pnml.bench.data.parquet import bytes_of, image_columns
+from pnml.backend.extras import require
 from pnml.io.fingerprint import fingerprint_folder, fingerprint_path
 from pnml.io.parquet_files import ids_of, open_parquet
 
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
 
     from pnml.io.decode import Encoded
     from pnml.io.paths import PathOrUri
+
+SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 
 
 @dataclass(frozen=True)
@@ -81,3 +82,35 @@ def _open_parquet(path: PathOrUri) -> Images:
             yield np.arange(first, first + len(encoded)) if ids is None else ids, encoded
 
     return Images(path, files.count, read, lambda: fingerprint_path(path), files.starts)
+
+
+def image_files(folder: Path) -> list[Path]:
+    """Return all picture files below ``folder``, sorted by path; hidden ones are left out."""
+    return sorted(
+        path
+        for path in folder.rglob("*")
+        if path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and path.is_file()
+    )
+
+
+def image_columns(path: Path | str, schema: Any) -> tuple[str, str | None]:
+    """Return the names of the columns of pictures and of labels."""
+    types = require("pyarrow.types", extra="parquet", what="reading parquet")
+
+    def holds_bytes(kind: Any) -> bool:
+        if types.is_struct(kind):
+            return any(part.name == "bytes" and holds_bytes(part.type) for part in kind)
+        return bool(types.is_binary(kind) or types.is_large_binary(kind))
+
+    images = [field.name for field in schema if holds_bytes(field.type)]
+    if not images:
+        found = ", ".join(f"{field.name} ({field.type})" for field in schema)
+        raise ValueError(f"{path} has no column of pictures: bytes, or structs with bytes, are expected among {found}")
+    labels = [field.name for field in schema if "label" in field.name.lower() and types.is_integer(field.type)]
+    return images[0], labels[0] if labels else None
+
+
+def bytes_of(value: Any) -> bytes:
+    """Return the encoded picture in a cell; no bytes, which do not decode, for an empty cell."""
+    content = value["bytes"] if isinstance(value, dict) else value
+    return content or b""

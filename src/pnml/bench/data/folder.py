@@ -8,6 +8,7 @@ import numpy as np
 
 from pnml.bench.data.gather import gather
 from pnml.io.decode import resize_to
+from pnml.io.images import SUFFIXES, image_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,17 +18,6 @@ if TYPE_CHECKING:
 
     from pnml.bench.data.selection import Contents, Selection
     from pnml.io.decode import Fit
-
-SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
-
-
-def image_files(folder: Path) -> list[Path]:
-    """All picture files below ``folder``, sorted by path; hidden ones are left out."""
-    return sorted(
-        path
-        for path in folder.rglob("*")
-        if path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and path.is_file()
-    )
 
 
 def read_folder(

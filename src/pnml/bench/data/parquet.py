@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pnml.backend.extras import require
 from pnml.bench.data.gather import gather
 from pnml.io.decode import resize_to
+from pnml.io.images import bytes_of, image_columns
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,26 +49,3 @@ def read_parquet(path: Path, selection: Selection, *, strict: bool = False) -> C
     whole = label_column is not None and None not in labels
     fit = None if selection.size is None else resize_to(selection.size)
     return gather(encoded, np.asarray(labels, dtype=np.int64) if whole else None, total, fit=fit, strict=strict)
-
-
-def image_columns(path: Path | str, schema: Any) -> tuple[str, str | None]:
-    """The names of the columns of pictures and of labels."""
-    types = require("pyarrow.types", extra="parquet", what="reading parquet")
-
-    def holds_bytes(kind: Any) -> bool:
-        if types.is_struct(kind):
-            return any(part.name == "bytes" and holds_bytes(part.type) for part in kind)
-        return bool(types.is_binary(kind) or types.is_large_binary(kind))
-
-    images = [field.name for field in schema if holds_bytes(field.type)]
-    if not images:
-        found = ", ".join(f"{field.name} ({field.type})" for field in schema)
-        raise ValueError(f"{path} has no column of pictures: bytes, or structs with bytes, are expected among {found}")
-    labels = [field.name for field in schema if "label" in field.name.lower() and types.is_integer(field.type)]
-    return images[0], labels[0] if labels else None
-
-
-def bytes_of(value: Any) -> bytes:
-    """The encoded picture in a cell; an empty cell gives no bytes, which do not decode."""
-    content = value["bytes"] if isinstance(value, dict) else value
-    return content or b""
