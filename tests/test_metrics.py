@@ -1,4 +1,4 @@
-"""The metrics against scikit-learn and against the definitions, written out naively with fractions."""
+"""Compare the metrics with scikit-learn and with their definitions in exact fractions."""
 
 from __future__ import annotations
 
@@ -63,28 +63,28 @@ def test_each_function_agrees_with_evaluate(ind: list[float], ood: list[float]) 
 
 @_exact
 @given(_scores, _scores, st.integers(1, 100))
-def test_threshold_is_the_smallest_that_keeps_enough(ind: list[float], ood: list[float], percent: int) -> None:
+def test_threshold_is_the_smallest_that_reaches_the_tpr(ind: list[float], ood: list[float], percent: int) -> None:
     tpr = Fraction(percent, 100)
     assert metrics.tnr_at_tpr(ind, ood, percent / 100) == pytest.approx(naive_tnr(ind, ood, tpr), abs=1e-9)
-    # Turning every score round and exchanging the two sides is the other convention.
-    turned = naive_tnr([-s for s in ood], [-s for s in ind], tpr)
-    assert metrics.fpr_at_tpr_ood(ind, ood, percent / 100) == pytest.approx(100 - turned, abs=1e-9)
+    # Negated scores with IND and OOD exchanged follow the other convention.
+    swapped = naive_tnr([-s for s in ood], [-s for s in ind], tpr)
+    assert metrics.fpr_at_tpr_ood(ind, ood, percent / 100) == pytest.approx(100 - swapped, abs=1e-9)
 
 
 @pytest.mark.parametrize(("n", "kept"), [(1, 1), (19, 19), (20, 19), (21, 20), (40, 38), (10_000, 9_500)])
-def test_share_of_small_and_round_numbers_is_exact(n: int, kept: int) -> None:
-    # One OOD score at each IND score: those above the threshold are the ones that were not kept.
+def test_tnr_at_tpr_is_exact_for_small_and_round_counts(n: int, kept: int) -> None:
+    # With one OOD score at each IND score, the OOD scores above the threshold are as many as the IND scores above it.
     scores = np.arange(n)
     assert metrics.tnr_at_tpr(scores, scores) == pytest.approx(100 * (n - kept) / n)
 
 
-def test_infinite_scores_are_ordinary_largest_scores() -> None:
+def test_infinite_scores_are_treated_as_the_largest() -> None:
     finite = metrics.evaluate([1, 2, 9], [2, 9, 9])
     assert metrics.evaluate([1, 2, np.inf], [2, np.inf, np.inf]) == finite
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int64"])
-def test_arrays_of_other_types(dtype: str) -> None:
+def test_evaluate_accepts_other_dtypes_and_tensors(dtype: str) -> None:
     torch = pytest.importorskip("torch")
     ind, ood = np.array([1, 2, 5], dtype=dtype), np.array([3, 5, 7], dtype=dtype)
     expected = metrics.evaluate([1, 2, 5], [3, 5, 7])
@@ -92,11 +92,11 @@ def test_arrays_of_other_types(dtype: str) -> None:
     assert metrics.evaluate(torch.as_tensor(ind), torch.as_tensor(ood)) == expected
 
 
-def test_perfect_and_reversed_separation() -> None:
+def test_evaluate_perfect_and_reversed_separation() -> None:
     assert metrics.evaluate([0, 1], [2, 3]) == metrics.Metrics(100, 100, 100, 100, 100, 0)
-    turned = metrics.evaluate([2, 3], [0, 1])
-    assert (turned.auroc, turned.tnr_at_tpr95, turned.detection_accuracy) == (0, 0, 50)
-    assert turned.fpr_at_tpr95_ood == 100
+    reverse = metrics.evaluate([2, 3], [0, 1])
+    assert (reverse.auroc, reverse.tnr_at_tpr95, reverse.detection_accuracy) == (0, 0, 50)
+    assert reverse.fpr_at_tpr95_ood == 100
 
 
 def test_average_is_the_mean_of_each_metric() -> None:
@@ -106,30 +106,30 @@ def test_average_is_the_mean_of_each_metric() -> None:
         assert getattr(mean, name) == pytest.approx((getattr(first, name) + getattr(second, name)) / 2)
 
 
-def test_average_of_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="no metrics"):
+def test_average_of_nothing_raises() -> None:
+    with pytest.raises(ValueError, match="at least one Metrics"):
         metrics.average([])
 
 
-def test_nan_is_refused_with_its_place() -> None:
+def test_nan_score_raises_with_its_index() -> None:
     with pytest.raises(ValueError, match=r"ood\[2\] is NaN \(2 of 4"):
         metrics.evaluate([1.0], [1.0, 2.0, np.nan, np.nan])
 
 
 @pytest.mark.parametrize("shape", [(0,), (3, 1), ()])
-def test_anything_but_one_score_per_sample_is_refused(shape: tuple[int, ...]) -> None:
+def test_scores_of_wrong_shape_raise(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match=r"ind has shape .*one score per sample"):
         metrics.auroc(np.zeros(shape), [1.0])
 
 
 @pytest.mark.parametrize("tpr", [0.0, -0.1, 1.1, 95, float("nan")])
-def test_share_outside_its_range_is_refused(tpr: float) -> None:
+def test_tpr_outside_its_range_raises(tpr: float) -> None:
     for metric in (metrics.tnr_at_tpr, metrics.fpr_at_tpr_ood):
         with pytest.raises(ValueError, match=r"tpr is .*0\.95"):
             metric([1.0], [2.0], tpr)
 
 
 @pytest.mark.parametrize("value", [-0.1, 100.1, float("nan")])
-def test_metrics_are_percentages(value: float) -> None:
+def test_metrics_outside_0_to_100_raise(value: float) -> None:
     with pytest.raises(ValueError, match=r"aupr_in is .* percentage"):
         metrics.Metrics(50, 50, 50, value, 50, 50)

@@ -1,10 +1,18 @@
-"""How well a score separates in-distribution (IND) from out-of-distribution (OOD) samples, in percent.
+"""Metrics of out-of-distribution (OOD) detection, all in percent.
 
-Scores grow with OOD-ness, a sample is *kept* when its score is at or below the threshold, and the in-distribution
-samples are the positive class: TPR is the share of IND kept, TNR the share of OOD not kept. The two numbers with
-OOD as the positive class say so in their names (``aupr_out``, ``fpr_at_tpr_ood``).
+Every function takes the scores of in-distribution (IND) samples and those of OOD samples, one number per sample, as
+arrays of any library. Scores must grow with OOD-ness, as the regret does.
 
-Everything is read from one sort of all scores. Ties are exact: samples of equal score are kept or refused together.
+>>> from pnml import metrics
+>>> result = metrics.evaluate(ind=[0.1, 0.2, 0.3, 0.6], ood=[0.5, 0.7, 0.8])
+>>> round(result.auroc, 1), round(result.tnr_at_tpr95, 1)
+(91.7, 66.7)
+
+A threshold *keeps* the samples with a score at or below it and *flags* the others. IND is the positive class: TPR is
+the share of IND samples kept, TNR the share of OOD samples flagged. The two metrics with OOD as the positive class
+have names that end in ``out`` or ``ood``.
+
+Samples of equal score are kept or flagged together. Infinite scores are allowed; NaN raises a ``ValueError``.
 """
 
 from __future__ import annotations
@@ -21,10 +29,24 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+__all__ = [
+    "Curve",
+    "Metrics",
+    "aupr_in",
+    "aupr_out",
+    "auroc",
+    "average",
+    "detection_accuracy",
+    "evaluate",
+    "fpr_at_tpr_ood",
+    "tnr_at_tpr",
+    "tnr_curve",
+]
+
 
 @dataclass(frozen=True)
 class Metrics:
-    """The metrics of one IND-OOD pair, all in percent; see the function of the same name for each."""
+    """The metrics of one IND-OOD pair, in percent; each is documented in the function of the same name."""
 
     auroc: float
     tnr_at_tpr95: float
@@ -37,46 +59,46 @@ class Metrics:
         for field in fields(self):
             value = getattr(self, field.name)
             if not 0 <= value <= 100:
-                raise ValueError(f"{field.name} is {value}: a metric is a percentage, from 0 to 100")
+                raise ValueError(f"{field.name} is {value}: expected a percentage from 0 to 100")
 
 
 def evaluate(ind: Any, ood: Any) -> Metrics:
-    """Compute every metric from one sort.
+    """Compute all metrics from a single sort of the scores.
 
     Args:
-        ind: scores of the in-distribution samples, one per sample, of any array library.
-        ood: scores of the out-of-distribution samples; the two numbers of samples may differ.
+        ind: scores of the in-distribution samples, shape (n,).
+        ood: scores of the out-of-distribution samples, shape (m,).
 
     >>> evaluate(ind=[0.1, 0.2, 0.3, 0.6], ood=[0.5, 0.7, 0.8]).tnr_at_tpr95
     66.66666666666667
     """
     sweep = _sweep(ind, ood)
-    mirror = sweep.mirror()
+    swapped = sweep.swap_classes()
     return Metrics(
         auroc=sweep.auroc(),
         tnr_at_tpr95=sweep.tnr_at_tpr(0.95),
         detection_accuracy=sweep.detection_accuracy(),
         aupr_in=sweep.average_precision(),
-        aupr_out=mirror.average_precision(),
-        fpr_at_tpr95_ood=mirror.fpr_at_tpr(0.95),
+        aupr_out=swapped.average_precision(),
+        fpr_at_tpr95_ood=swapped.fpr_at_tpr(0.95),
     )
 
 
 def average(metrics: Iterable[Metrics]) -> Metrics:
-    """Return the mean of each metric, as over the seeds of a noise set.
+    """Return the mean of each metric, for example over several seeds.
 
     >>> average([evaluate([1, 2], [3, 4]), evaluate([3, 4], [1, 2])]).auroc
     50.0
     """
     metrics = list(metrics)
     if not metrics:
-        raise ValueError("there are no metrics to average: give at least one")
+        raise ValueError("expected at least one Metrics to average, got none")
     names = [field.name for field in fields(Metrics)]
     return Metrics(**{name: float(np.mean([getattr(m, name) for m in metrics])) for name in names})
 
 
 def auroc(ind: Any, ood: Any) -> float:
-    """Return the area under the ROC curve: how often an OOD sample outscores an IND one, a tie counted half.
+    """Return the area under the ROC curve: the share of IND-OOD pairs in which OOD scores higher, ties as half.
 
     >>> auroc(ind=[1, 2, 3], ood=[3, 4])
     91.66666666666667
@@ -85,18 +107,18 @@ def auroc(ind: Any, ood: Any) -> float:
 
 
 def tnr_at_tpr(ind: Any, ood: Any, tpr: float = 0.95) -> float:
-    """Return the share of OOD above the smallest threshold that keeps at least a share ``tpr`` of IND.
+    """Return the TNR at the smallest threshold that keeps at least a share ``tpr`` of IND.
 
-    ``100 - tnr_at_tpr(ind, ood)`` is the FPR95 of papers in which IND is the positive class.
+    ``100 - tnr_at_tpr(ind, ood)`` is called FPR95 where IND is the positive class.
 
     >>> tnr_at_tpr(ind=[1, 2, 3, 4], ood=[3, 4, 5, 6], tpr=0.75)
     75.0
     """
-    return _sweep(ind, ood).tnr_at_tpr(_share(tpr))
+    return _sweep(ind, ood).tnr_at_tpr(_checked_tpr(tpr))
 
 
 def detection_accuracy(ind: Any, ood: Any) -> float:
-    """Return the largest (TPR + TNR) / 2 over all thresholds: never below 50.
+    """Return the largest (TPR + TNR) / 2 over all thresholds, which is at least 50.
 
     >>> detection_accuracy(ind=[1, 2, 3, 4], ood=[4, 5])
     87.5
@@ -119,53 +141,54 @@ def aupr_out(ind: Any, ood: Any) -> float:
     >>> aupr_out(ind=[1, 3], ood=[2])
     50.0
     """
-    return _sweep(ind, ood).mirror().average_precision()
+    return _sweep(ind, ood).swap_classes().average_precision()
 
 
 def fpr_at_tpr_ood(ind: Any, ood: Any, tpr: float = 0.95) -> float:
-    """Return the other FPR95, OOD positive: the share of IND at or above the largest threshold catching ``tpr`` of OOD.
+    """Return the FPR at a given TPR with OOD as the positive class.
+
+    It is the share of IND at or above the largest threshold that has at least a share ``tpr`` of OOD at or above it.
 
     >>> fpr_at_tpr_ood(ind=[1, 2, 3, 4], ood=[3, 4, 5, 6], tpr=0.75)
     25.0
     """
-    return _sweep(ind, ood).mirror().fpr_at_tpr(_share(tpr))
+    return _sweep(ind, ood).swap_classes().fpr_at_tpr(_checked_tpr(tpr))
 
 
 class Curve(NamedTuple):
-    """What every threshold keeps and refuses.
+    """TPR and TNR at every threshold.
 
     Attributes:
-        thresholds: −∞, which keeps nothing, and every distinct score, ascending, shape (k,).
-        tpr: the share of IND at or below each threshold, in percent, shape (k,), ascending from 0 to 100.
-        tnr: the share of OOD above each threshold, in percent, shape (k,), descending from 100 to 0.
+        thresholds: −∞ and every distinct score, ascending, shape (k,).
+        tpr: percentage of IND at or below each threshold, shape (k,), ascending from 0 to 100.
+        tnr: percentage of OOD above each threshold, shape (k,), descending from 100 to 0.
     """
 
     thresholds: NDArray[np.float64]
     tpr: NDArray[np.float64]
     tnr: NDArray[np.float64]
 
-    def keeping(self, tpr: float = 0.95) -> float:
+    def threshold_at_tpr(self, tpr: float = 0.95) -> float:
         """Return the smallest threshold that keeps at least a share ``tpr`` of IND."""
-        return float(self.thresholds[np.searchsorted(self.tpr, 100 * _share(tpr))])
+        return float(self.thresholds[np.searchsorted(self.tpr, 100 * _checked_tpr(tpr))])
 
-    def best(self) -> float:
-        """Return the (smallest) threshold of the largest (TPR + TNR) / 2, that of the detection accuracy."""
+    def best_threshold(self) -> float:
+        """Return the smallest threshold that attains the detection accuracy, the largest (TPR + TNR) / 2."""
         return float(self.thresholds[np.argmax(self.tpr + self.tnr)])
 
 
 def tnr_curve(ind: Any, ood: Any) -> Curve:
-    """Return TNR against TPR, and the threshold at each point.
+    """Return TPR and TNR at every threshold.
 
     >>> curve = tnr_curve(ind=[1, 2, 3, 4], ood=[4, 5])
     >>> curve.tpr, curve.tnr
     (array([  0.,  25.,  50.,  75., 100., 100.]), array([100., 100., 100., 100.,  50.,   0.]))
-    >>> curve.best(), curve.keeping(0.95)
+    >>> curve.best_threshold(), curve.threshold_at_tpr(0.95)
     (3.0, 4.0)
     """
     sweep = _sweep(ind, ood)
-    scores = np.unique(np.concatenate([_scores(ind, "ind"), _scores(ood, "ood")]))
     return Curve(
-        thresholds=np.append(-np.inf, scores),
+        thresholds=np.append(-np.inf, np.unique(np.concatenate([as_scores(ind, "ind"), as_scores(ood, "ood")]))),
         tpr=100 * sweep.positives / sweep.positives[-1],
         tnr=100 * (sweep.negatives[-1] - sweep.negatives) / sweep.negatives[-1],
     )
@@ -173,13 +196,13 @@ def tnr_curve(ind: Any, ood: Any) -> Curve:
 
 @dataclass(frozen=True)
 class _Sweep:
-    """How many positives and negatives are kept as the threshold rises over the distinct scores, from none to all."""
+    """Numbers of positives and negatives kept, for thresholds that ascend over the distinct scores, from none to all."""
 
     positives: NDArray[np.int64]
     negatives: NDArray[np.int64]
 
-    def mirror(self) -> _Sweep:
-        """Let the threshold fall instead, and the two classes change roles."""
+    def swap_classes(self) -> _Sweep:
+        """Return the sweep with descending thresholds and the roles of the two classes exchanged."""
         return _Sweep(
             positives=(self.negatives[-1] - self.negatives)[::-1],
             negatives=(self.positives[-1] - self.positives)[::-1],
@@ -208,7 +231,7 @@ class _Sweep:
 
 
 def _sweep(ind: Any, ood: Any) -> _Sweep:
-    ind, ood = _scores(ind, "ind"), _scores(ood, "ood")
+    ind, ood = as_scores(ind, "ind"), as_scores(ood, "ood")
     scores = np.concatenate([ind, ood])
     order = np.argsort(scores)
     scores = scores[order]
@@ -218,7 +241,8 @@ def _sweep(ind: Any, ood: Any) -> _Sweep:
     return _Sweep(positives=np.append(0, positives), negatives=np.append(0, negatives))
 
 
-def _scores(values: Any, name: str) -> NDArray[np.float64]:
+def as_scores(values: Any, name: str) -> NDArray[np.float64]:
+    """Return scores as float64 of shape (n,); raise a ``ValueError`` that uses ``name`` if there are none or NaN."""
     scores = to_numpy(values)
     if scores.ndim != 1 or scores.size == 0:
         raise ValueError(f"{name} has shape {scores.shape}: expected one score per sample, shape (n,) with n > 0")
@@ -226,12 +250,12 @@ def _scores(values: Any, name: str) -> NDArray[np.float64]:
     if missing.size:
         raise ValueError(
             f"{name}[{missing[0]}] is NaN ({missing.size} of {scores.size} scores are): "
-            "a metric needs every score; find what made it or drop the sample"
+            "expected numbers; find the cause of the NaN or drop the sample"
         )
     return scores
 
 
-def _share(tpr: float) -> float:
+def _checked_tpr(tpr: float) -> float:
     if not 0 < tpr <= 1:
         raise ValueError(f"tpr is {tpr}: expected a share above 0 and at most 1, such as 0.95")
     return tpr

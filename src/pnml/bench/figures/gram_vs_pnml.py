@@ -42,7 +42,7 @@ def count(alone: Scores, plus_pnml: Scores) -> dict[str, Any]:
     >>> counts["ind_refused"], counts["ood_caught_only_by"]
     ({'alone': 1, 'plus_pnml': 0}, {'alone': 1, 'plus_pnml': 1})
     """
-    first, second = tnr_curve(*alone).best(), tnr_curve(*plus_pnml).best()
+    first, second = tnr_curve(*alone).best_threshold(), tnr_curve(*plus_pnml).best_threshold()
     ind = alone.ind > first, plus_pnml.ind > second
     ood = alone.ood > first, plus_pnml.ood > second
     return {

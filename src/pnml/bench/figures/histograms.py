@@ -69,7 +69,7 @@ def _draw_panel(axes: Axes, duel: Duel, scores: Scores) -> None:
     for heights, colour, name in ((ind, _IND, "IND"), (ood, _OOD, "OOD")):
         axes.stairs(heights, edges, fill=True, color=colour, alpha=0.3)
         axes.stairs(heights, edges, color=colour, label=name)
-    threshold = tnr_curve(*scores).keeping(0.95)
+    threshold = tnr_curve(*scores).threshold_at_tpr(0.95)
     axes.axvline(threshold, color="black", linestyle="--", linewidth=1, label="threshold that keeps 95% of IND")
     axes.set_title(f"OOD: {label(duel.ood)}, {tnr_at_tpr(*scores):.1f}% refused", fontsize=9)
     axes.set_xscale("log")
