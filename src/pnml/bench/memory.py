@@ -58,21 +58,27 @@ def watched_memory(device: torch.device) -> Iterator[Memory]:
     before, _ = _resident() if can_tell else (0, 0)
     yield memory
     if can_tell:
+        _release_free_memory()
         now, most = _resident()
         memory.peak, memory.kept = max(0, most - before), max(0, now - before)
 
 
 def _forget_peak() -> bool:
-    """Hand unused memory back to the system and let it forget the largest resident size so far, if it can."""
+    """Reset the largest resident size so far; return whether the system can."""
     if not (_PROCESS / "clear_refs").exists():
         return False
-    with suppress(AttributeError):  # a C library of another kind
-        ctypes.CDLL(None).malloc_trim(0)
+    _release_free_memory()
     try:
         (_PROCESS / "clear_refs").write_text("5", encoding="ascii")
     except OSError:
         return False
     return True
+
+
+def _release_free_memory() -> None:
+    """Return to the system what the allocator holds free: it would count as resident."""
+    with suppress(AttributeError):  # a C library without malloc_trim
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _resident() -> tuple[int, int]:
