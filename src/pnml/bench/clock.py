@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class Clock:
-    """Adds up the wall time of named stages; a stage within a stage is counted as itself alone.
+    """Adds up the wall time of named stages; the time of an inner stage is not counted in the outer one.
 
-    A device works on after it was told what to do, so the clock waits for it where a stage begins or ends.
+    CUDA devices work asynchronously, so the clock synchronises where a stage begins or ends.
 
     >>> clock = Clock(torch.device("cpu"))
     >>> with clock("outer"), clock("inner"):
@@ -44,7 +44,7 @@ class Clock:
 
     @contextmanager
     def lap(self) -> Iterator[dict[str, float]]:
-        """Give a dict that holds, once the context is left, the seconds that its stages took."""
+        """Yield a dict that holds, once the context is left, the seconds of its stages."""
         before = dict(self.seconds)
         passed: dict[str, float] = {}
         yield passed

@@ -1,4 +1,4 @@
-"""Image sets that several networks look at, loaded once."""
+"""Image sets that several networks use, loaded once."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pnml.bench.data import load
 if TYPE_CHECKING:
     from pnml.bench.data import ImageSet
 
-_LARGEST = 1 << 28  # bytes of a set that is kept; larger ones are loaded anew
+_LARGEST = 1 << 28  # bytes of a set that is kept; larger ones are loaded again
 
 
 class DatasetCache:
-    """Loads image sets and keeps those of moderate size at hand.
+    """Loads image sets and keeps those of moderate size.
 
     Args:
         limit: take at most this many images of every set.
 
-    >>> shelf = DatasetCache(limit=5)
-    >>> shelf.load("uniform")
+    >>> cache = DatasetCache(limit=5)
+    >>> cache.load("uniform")
     ImageSet('uniform', 'test', 5 images of 32×32 pixels)
-    >>> shelf.load("uniform") is shelf.load("uniform")
+    >>> cache.load("uniform") is cache.load("uniform")
     True
     """
 
@@ -31,7 +31,7 @@ class DatasetCache:
         self._kept: dict[tuple[str, str, int, int | None], ImageSet] = {}
 
     def load(self, name: str, *, split: str = "test", seed: int = 0, size: int | None = None) -> ImageSet:
-        """Load a set as :func:`pnml.bench.data.load` does, or take it off the shelf."""
+        """Return a set as :func:`pnml.bench.data.load` does, loaded at most once if it is of moderate size."""
         key = name, split, seed, size
         if key in self._kept:
             return self._kept[key]

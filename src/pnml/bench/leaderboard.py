@@ -1,7 +1,7 @@
-"""One table per network: how each method does near and far on average, and what it costs.
+"""One table per network: the mean AUROC of each method on near and far sets, and what it costs.
 
 *Near* is the set of the same kind of pictures with other classes: CIFAR-100 for a network trained on CIFAR-10, and the
-other way round. All other sets are *far*. A method's own score counts; what it does with pNML is in the paper's tables.
+other way round. All other sets are *far*. The AUROC is that of the method alone; with pNML it is in the paper's tables.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Standing:
             or there are none, for a mean over other sets is not comparable.
         seconds: to fit it and to score the in-distribution set and one OOD set, on average.
         memory: MiB at the peak of that, beyond the network and the embeddings.
-        elsewhere: the kind of device it computes on, and takes that memory of, where that is not the network's.
+        other_device: the kind of device it computes on, where that is not the network's.
     """
 
     method: str
@@ -44,7 +44,7 @@ class Standing:
     overall: float | None = None
     seconds: float | None = None
     memory: float | None = None
-    elsewhere: str | None = None
+    other_device: str | None = None
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -54,7 +54,7 @@ class Standing:
             self.method,
             *(_NONE if mean is None else f"{mean:.1f}" for mean in (self.near, self.far, self.overall)),
             _NONE if self.seconds is None else f"{self.seconds:.3f}",
-            f"{memory} ({self.elsewhere})" if self.elsewhere else memory,
+            f"{memory} ({self.other_device})" if self.other_device else memory,
         )
 
 
@@ -144,17 +144,16 @@ def _standing(method: str, results: list[Result], near: tuple[str, ...], far: tu
     def mean(sets: tuple[str, ...]) -> float | None:
         return fmean(auroc[ood] for ood in sets) if sets and auroc.keys() >= set(sets) else None
 
-    memory = [result.settings.get("memory", {}) for result in run]
-    taken = [entry["bytes"] / 2**20 for entry in memory if entry.get("bytes") is not None]
-    elsewhere = {entry["on"] for result, entry in zip(run, memory, strict=True) if _is_elsewhere(result, entry)}
+    memory = [result.memory_bytes / 2**20 for result in run if result.memory_bytes is not None]
+    devices = {result.memory_device for result in run if not result.run.device.startswith(f"{result.memory_device}:")}
     return Standing(
         method,
         near=mean(near),
         far=mean(far),
         overall=mean((*near, *far)),
         seconds=fmean(_seconds(result) for result in run) if run else None,
-        memory=max(taken, default=None),
-        elsewhere=min(elsewhere, default=None),
+        memory=max(memory, default=None),
+        other_device=min((device for device in devices if device), default=None),
     )
 
 
@@ -162,12 +161,8 @@ def _seconds(result: Result) -> float:
     return result.seconds.get("method_fit", 0.0) + result.seconds.get("score", 0.0)
 
 
-def _is_elsewhere(result: Result, memory: dict[str, object]) -> bool:
-    return bool(memory) and not result.device.startswith(f"{memory['on']}:")
-
-
 def _notes(method: str, results: list[Result], oods: list[str]) -> list[str]:
-    """Say on which sets a method has no result, and why, those with the same reason together."""
+    """Return on which sets a method has no result, and why, those with the same reason together."""
     known = {result.ood: result for result in results}
     sets: dict[str, list[str]] = defaultdict(list)
     for ood in oods:

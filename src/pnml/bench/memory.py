@@ -1,4 +1,4 @@
-"""How much memory a stage takes beyond what was there before it."""
+"""The memory that a stage takes beyond what was in use before it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PROCESS = Path("/proc/self")
 
 @dataclass
 class Memory:
-    """Bytes above what was in use before: at the peak, and still held at the end; None where they cannot be told."""
+    """Bytes above what was in use before, at the peak and at the end; None where they cannot be measured."""
 
     peak: int | None = None
     kept: int | None = None
@@ -36,10 +36,10 @@ class Memory:
 
 @contextmanager
 def watched_memory(device: torch.device) -> Iterator[Memory]:
-    """Give the :class:`Memory` of what is done in the context, known once it is left.
+    """Yield the :class:`Memory` of the context, filled in once it is left.
 
-    On a CUDA device it is what PyTorch allocates there. On a CPU it is the resident memory of the process, which the
-    system counts in pages, and which only Linux lets us measure anew for each stage.
+    On a CUDA device it is what PyTorch allocates there. On a CPU it is the resident memory of the process, whose peak
+    can be reset for each stage on Linux only.
 
     >>> with watched_memory(torch.device("cpu")) as memory:
     ...     rows = torch.ones(10_000_000)
@@ -54,16 +54,16 @@ def watched_memory(device: torch.device) -> Iterator[Memory]:
         memory.peak = torch.cuda.max_memory_allocated(device) - before
         memory.kept = torch.cuda.memory_allocated(device) - before
         return
-    can_tell = _forget_peak()
-    before, _ = _resident() if can_tell else (0, 0)
+    is_measured = _reset_peak()
+    before, _ = _resident() if is_measured else (0, 0)
     yield memory
-    if can_tell:
+    if is_measured:
         _release_free_memory()
-        now, most = _resident()
-        memory.peak, memory.kept = max(0, most - before), max(0, now - before)
+        now, peak = _resident()
+        memory.peak, memory.kept = max(0, peak - before), max(0, now - before)
 
 
-def _forget_peak() -> bool:
+def _reset_peak() -> bool:
     """Reset the largest resident size so far; return whether the system can."""
     if not (_PROCESS / "clear_refs").exists():
         return False
@@ -82,8 +82,8 @@ def _release_free_memory() -> None:
 
 
 def _resident() -> tuple[int, int]:
-    """Return the resident memory of the process in bytes: now, and the most since the peak was forgotten."""
+    """Return the resident memory of the process in bytes: now, and the most since the peak was reset."""
     lines = (_PROCESS / "status").read_text(encoding="utf-8", errors="replace").splitlines()
     entries = dict(line.split(":", 1) for line in lines)
-    now, most = (1024 * int(entries[name].split()[0]) for name in ("VmRSS", "VmHWM"))
-    return now, most
+    now, peak = (1024 * int(entries[name].split()[0]) for name in ("VmRSS", "VmHWM"))
+    return now, peak

@@ -1,4 +1,4 @@
-"""A network under test: its training set seen once, its test set and any OOD set ready to be scored."""
+"""A network under test: its detector and methods, fitted once, and its image sets, embedded once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ModelUnderTest:
         ind: the in-distribution set.
         checkpoint: the name or the file of the network's weights.
         options: how to run.
-        shelf: where the image sets come from.
+        cache: loads the image sets.
 
     Attributes:
         memory: what fitting each method took.
@@ -47,9 +47,9 @@ class ModelUnderTest:
         OSError, ValueError: the weights are absent, or are not what they should be.
     """
 
-    def __init__(self, model: str, ind: str, checkpoint: str, options: Options, shelf: DatasetCache) -> None:
+    def __init__(self, model: str, ind: str, checkpoint: str, options: Options, cache: DatasetCache) -> None:
         self.options = options
-        self.shelf = shelf
+        self.cache = cache
         self.clock = Clock(options.torch_device)
         self._is_fitted = False
         self._methods: dict[str, tuple[Method, dict[str, float]]] = {}
@@ -57,7 +57,7 @@ class ModelUnderTest:
         published = zoo.CHECKPOINTS.get(checkpoint)
         self._knows_labels = published is None or published.trained_on == ind
         with self.clock.lap() as self.seconds, self.clock("load"):
-            train, test = shelf.load(ind, split="train"), shelf.load(ind)
+            train, test = cache.load(ind, split="train"), cache.load(ind)
             self.network = zoo.load(checkpoint, architecture=model).to(options.torch_device)
         self.train, self.ind = self._view(train), self._view(test)
 
@@ -85,10 +85,10 @@ class ModelUnderTest:
         seeds = range(self.options.noise_seeds if ood in NOISE else 1)
         size = self.ind.images.images.shape[1]
         with self.clock("load"):
-            return [self._view(self.shelf.load(ood, seed=seed, size=size)) for seed in seeds]
+            return [self._view(self.cache.load(ood, seed=seed, size=size)) for seed in seeds]
 
     def method(self, name: str) -> tuple[Method, dict[str, float]]:
-        """Fit a method when it is first asked for; and say how long it took."""
+        """Return a method, fitted when it is first asked for, and the seconds that took."""
         if name not in self._methods:
             made = Odin(oracle=True) if name == "odin" and self.options.oracle else ALL_METHODS[name]()
             watched = watched_memory(self.device_of(made))
@@ -98,7 +98,7 @@ class ModelUnderTest:
         return self._methods[name]
 
     def device_of(self, method: Method) -> torch.device:
-        """Return where a method computes."""
+        """Return the device on which a method computes."""
         return torch.device(method.runs_on) if method.runs_on else self.options.torch_device
 
     @cached_property
@@ -122,7 +122,7 @@ class ModelUnderTest:
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Keep float32 convolutions and products at float32's own precision, which GPUs by default do not."""
+    """Turn TF32 off within the context, so that float32 convolutions and products keep float32's precision."""
     products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
     before = products.allow_tf32, convolutions.allow_tf32
     products.allow_tf32 = convolutions.allow_tf32 = False
@@ -133,7 +133,7 @@ def full_precision() -> Iterator[None]:
 
 
 def _show(batches: Iterable[Tensor], what: str, count: int) -> Iterable[Tensor]:
-    """Show a pass over a set: a bar, or one line where rich is not installed."""
+    """Show the progress of a pass over a set: a bar, or one line where rich is not installed."""
     if find_spec("rich") is None:
         sys.stderr.write(f"{what}\n")
         return batches

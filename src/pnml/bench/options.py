@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from pnml.bench.environment import environment
+from pnml.bench.results import PAPER_STUDY
+
 if TYPE_CHECKING:
     from pnml.bench.protocol import Cell
 
@@ -20,8 +23,9 @@ class Options:
     """How the benchmark is run.
 
     Attributes:
-        out: the folder for results. What changes numbers on purpose, a limit or an oracle, writes into a folder of its
-            own in there, so that such results never stand among the others.
+        out: the folder for results.
+        study: what the results belong to. A limit and an oracle, which change numbers on purpose, are added to the
+            name, so that such results are never shown among the others.
         device: as PyTorch names it; "auto" takes a CUDA device where there is one.
         limit: take at most this many images of every set, training sets included.
         oracle: let ODIN choose its ε on the very OOD set, as the published rows did.
@@ -29,13 +33,14 @@ class Options:
         batch_size: how many images go through the network at once; by default what suits the device.
         force: run finished cells again.
         checkpoint: a file of weights for all cells, instead of the published ones.
-        keep_scores: write every sample's scores beside each result, for a report.
+        keep_scores: write every sample's scores into the folder ``scores`` of ``out``, for a report.
 
-    >>> Options(limit=1000).folder.as_posix()
-    'results/limit-1000'
+    >>> Options(limit=1000).full_study
+    'paper-limit-1000'
     """
 
     out: Path = Path("results")
+    study: str = PAPER_STUDY
     device: str = "auto"
     limit: int | None = None
     oracle: bool = False
@@ -52,11 +57,10 @@ class Options:
                 raise ValueError(f"{name} is {value}: give a number of 1 or more")
 
     @property
-    def folder(self) -> Path:
-        """Where the results go."""
-        parts = [] if self.limit is None else [f"limit-{self.limit}"]
-        parts += ["oracle"] if self.oracle else []
-        return self.out.joinpath(*parts)
+    def full_study(self) -> str:
+        """The study that the results are written to."""
+        parts = [self.study] if self.limit is None else [self.study, f"limit-{self.limit}"]
+        return "-".join([*parts, "oracle"] if self.oracle else parts)
 
     @cached_property
     def torch_device(self) -> torch.device:
@@ -88,13 +92,26 @@ class Options:
             return None
         return f"{self.checkpoint.name} ({hashlib.sha256(self.checkpoint.read_bytes()).hexdigest()[:12]})"
 
-    def command(self, cell: Cell) -> str:
-        """Return the command line that runs one cell in this way."""
-        words = ["pnml", "bench", "--model", cell.model, "--ind", cell.ind, "--ood", cell.ood, "--method", cell.method]
-        words += ["--device", self.torch_device.type, "--batch-size", str(self.images_at_once)]
+    @property
+    def device_name(self) -> str:
+        """The kind and the name of the device."""
+        device = self.torch_device
+        named = torch.cuda.get_device_name(device) if device.type == "cuda" else environment()["cpu"]
+        return f"{device.type}: {named}"
+
+    @property
+    def command(self) -> str:
+        """The command line that runs one cell in this way, with the cell's names in braces.
+
+        >>> Options(device="cpu", oracle=True).command
+        'pnml bench --model {model} --ind {ind} --ood {ood} --method {method} --device cpu --batch-size 50 --oracle'
+        """
+        words = ["--device", self.torch_device.type, "--batch-size", str(self.images_at_once)]
         words += ["--noise-seeds", str(self.noise_seeds)] if self.noise_seeds > 1 else []
         words += ["--limit", str(self.limit)] if self.limit is not None else []
         words += ["--oracle"] if self.oracle else []
         words += ["--keep-scores"] if self.keep_scores else []
         words += ["--checkpoint", self.checkpoint.name] if self.checkpoint is not None else []
-        return shlex.join(words)
+        words += ["--study", self.study] if self.study != PAPER_STUDY else []
+        names = " ".join(f"--{part} {{{part}}}" for part in ("model", "ind", "ood", "method"))
+        return f"pnml bench {names} {shlex.join(words)}"

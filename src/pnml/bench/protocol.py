@@ -20,7 +20,7 @@ from pnml.integrations._import import import_pytorch_ood
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-NOISE = tuple(name for name, source in SETS.items() if source.make is not None)
+NOISE = tuple(name for name, source in SETS.items() if source.generate is not None)
 """The sets that are drawn from a seed, so that they can be drawn again."""
 
 
@@ -44,7 +44,7 @@ class Cell:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """The key of its result."""
+        """The key of its result: model, in-distribution set, OOD set and method."""
         return self.model, self.ind, self.ood_name, self.method
 
     @property

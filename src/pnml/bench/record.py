@@ -1,18 +1,15 @@
-"""From a cell that was run, or could not be, to its result."""
+"""Measuring a cell, or recording why it could not be run."""
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
-
-import torch
 
 from pnml.bench import zoo
 from pnml.bench.data import DataNotFoundError
 from pnml.bench.memory import Memory, watched_memory
 from pnml.bench.protocol import NOISE
-from pnml.bench.results import Result, Scores, environment
-from pnml.bench.saved_scores import gather, save_scores, saved_scores_path
+from pnml.bench.results import Result, Run, Scores, current_time
+from pnml.bench.saved_scores import collect_scores, save_scores, saved_scores_path
 from pnml.metrics import average, evaluate
 
 if TYPE_CHECKING:
@@ -26,61 +23,62 @@ UNAVAILABLE = (OSError, ImportError, ValueError)
 """What loading data or weights that are absent or broken raises."""
 
 
-def measure(cell: Cell, subject: ModelUnderTest, views: list[View], shared: dict[str, float]) -> Result:
+def measure(cell: Cell, model: ModelUnderTest, views: list[View], shared: dict[str, float], run: Run) -> Result:
     """Run a method on an OOD set.
 
     Args:
         cell: what to run.
-        subject: the network.
+        model: the network.
         views: the OOD set, once for every seed of a noise set.
         shared: the seconds that embedding them took.
+        run: the run that the result belongs to.
 
     Returns:
         The result. Its ``seconds`` hold in full what was done once for several cells: "load", "train_embedding",
-        "fit", "ind_embedding", "ood_embedding" and "method_fit". ``settings["memory"]`` holds the peak, in bytes, of
-        fitting and of the method's own score, beyond the network and the embeddings, and the kind of device it is of.
+        "fit", "ind_embedding", "ood_embedding" and "method_fit".
 
     Raises:
         MethodFailedError: the method cannot be fitted, or gives no usable scores.
     """
-    method, fitting = subject.method(cell.method)
+    method, fitting = model.method(cell.method)
     found: list[Scores] = []
     chosen: list[dict[str, Any]] = []
     memory: list[Memory] = []
-    with subject.clock.lap() as own, subject.clock("score"):
+    with model.clock.lap() as own, model.clock("score"):
         for view in views:
-            found += _trials(method, subject, view, memory)
+            found += _trials(method, model, view, memory)
             chosen.append(method.settings)
-    settings = {
-        "limit": subject.options.limit,
-        "batch_size": subject.options.images_at_once,
-        "accuracy": subject.accuracy,
-        "rank": subject.detector.subspace.rank,
-        "method": chosen,
-        "memory": _peak(subject.memory[cell.method], memory, subject.device_of(method)),
-        "notes": _notes(subject, views[0]),
-    }
-    seconds = dict(subject.seconds)
+    seconds = dict(model.seconds)
     for part in (shared, fitting, own):
         for stage, passed in part.items():
             seconds[stage] = seconds.get(stage, 0.0) + passed
+    peaks = [model.memory[cell.method].then(scoring) for scoring in memory]
     result = Result(
-        **_about(cell, subject.options),
+        **_identity(cell, model.options, run),
         scores=_mean(found),
-        counts={"train": len(subject.train), "ind": len(subject.ind), "ood": len(views[0])},
+        counts={"train": len(model.train), "ind": len(model.ind), "ood": len(views[0])},
         seeds=tuple(range(len(views))) if cell.ood in NOISE else (),
-        settings=settings,
+        accuracy=model.accuracy,
+        rank=model.detector.subspace.rank,
+        memory_bytes=max((peak for peak in peaks if peak is not None), default=None),
+        memory_device=model.device_of(method).type,
+        settings={
+            "limit": model.options.limit,
+            "batch_size": model.options.images_at_once,
+            "method": chosen,
+            "notes": _notes(model, views[0]),
+        },
         seconds={stage: round(passed, 6) for stage, passed in seconds.items()},
     )
-    kept = saved_scores_path(result, subject.options.folder)
-    kept.unlink(missing_ok=True)  # of an earlier run
-    if subject.options.keep_scores and method.composes:
-        save_scores(gather(cell.ind, cell.ood_name, method, subject, views[0]), kept)
+    path = saved_scores_path(result, model.options.out)
+    path.unlink(missing_ok=True)  # of an earlier run
+    if model.options.keep_scores and method.composes:
+        save_scores(collect_scores(cell, method, model, views[0]), path)
     return result
 
 
-def not_run(cell: Cell, options: Options, error: Exception) -> Result:
-    """Say why a cell could not be run, without naming folders of this machine where we can."""
+def not_run(cell: Cell, options: Options, run: Run, error: Exception) -> Result:
+    """Return a result with the reason why a cell could not be run, without the folders of this machine."""
     if isinstance(error, DataNotFoundError):
         reason = f"image set absent: {error.name}"
     elif isinstance(error, FileNotFoundError | ConnectionError):
@@ -89,13 +87,13 @@ def not_run(cell: Cell, options: Options, error: Exception) -> Result:
         reason = f"checkpoint absent: {known.filename if known else f'no {name} is published'}"
     else:
         reason = str(error)
-    return Result(**_about(cell, options), reason=reason)
+    return Result(**_identity(cell, options, run), reason=reason)
 
 
-def _trials(method: Method, subject: ModelUnderTest, view: View, memory: list[Memory]) -> list[Scores]:
-    ind, clock, found = subject.ind, subject.clock, []
+def _trials(method: Method, model: ModelUnderTest, view: View, memory: list[Memory]) -> list[Scores]:
+    ind, clock, found = model.ind, model.clock, []
     for rows in method.trials(ind, view):
-        with clock("metrics"), watched_memory(subject.device_of(method)) as taken, clock("score"):
+        with clock("metrics"), watched_memory(model.device_of(method)) as taken, clock("score"):
             alone = method.score(ind)[rows], method.score(view)
         memory.append(taken)
         plus = None
@@ -107,18 +105,12 @@ def _trials(method: Method, subject: ModelUnderTest, view: View, memory: list[Me
     return found
 
 
-def _peak(fitting: Memory, scoring: list[Memory], device: torch.device) -> dict[str, Any]:
-    peaks = [fitting.then(taken) for taken in scoring]
-    known = [peak for peak in peaks if peak is not None]
-    return {"bytes": max(known, default=None), "on": device.type}
-
-
-def _notes(subject: ModelUnderTest, ood: View) -> dict[str, str]:
-    """Collect what is special about the sets."""
-    seen = {"train": subject.train, "ind": subject.ind, "ood": ood}
-    notes = {part: view.images.note for part, view in seen.items() if view.images.note}
-    if len(subject.train) <= subject.detector.n_features:
-        few = f"no more images than the network has features, {subject.detector.n_features}: too few for the regret"
+def _notes(model: ModelUnderTest, ood: View) -> dict[str, str]:
+    """Return what is special about the image sets."""
+    views = {"train": model.train, "ind": model.ind, "ood": ood}
+    notes = {part: view.images.note for part, view in views.items() if view.images.note}
+    if len(model.train) <= model.detector.n_features:
+        few = f"no more images than the network has features, {model.detector.n_features}: too few for the regret"
         notes["train"] = f"{notes['train']}; {few}" if "train" in notes else few
     return notes
 
@@ -128,18 +120,7 @@ def _mean(found: list[Scores]) -> Scores:
     return Scores(average(scores.method for scores in found), average(plus) if plus else None)
 
 
-def _about(cell: Cell, options: Options) -> dict[str, Any]:
-    device = options.torch_device
-    named = torch.cuda.get_device_name(device) if device.type == "cuda" else environment()["cpu"]
-    model, ind, ood, method = cell.key
-    return {
-        "model": model,
-        "ind": ind,
-        "ood": ood,
-        "method": method,
-        "checkpoint": options.checkpoint_of(cell),
-        "command": options.command(cell),
-        "versions": environment(),
-        "device": f"{device.type}: {named}",
-        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-    }
+def _identity(cell: Cell, options: Options, run: Run) -> dict[str, Any]:
+    names = dict(zip(("model", "ind", "ood", "method"), cell.key, strict=True))
+    checkpoint = options.checkpoint_of(cell)
+    return {**names, "study": options.full_study, "checkpoint": checkpoint, "date": current_time(), "run": run}

@@ -65,7 +65,7 @@ def render_markdown(tables: Sequence[Table]) -> str:
 
 
 def render_csv(tables: Sequence[Table]) -> str:
-    """Write one record per cell, for programs: names as in the result files, numbers to four decimals."""
+    """Write one record per cell, for programs: names as in ``cells.csv``, numbers to four decimals."""
     names = ("table", "model", "ind", "ood", "method", "metric")
     pairs = ("ours", "ours_plus_pnml", "paper", "paper_plus_pnml", "difference", "difference_plus_pnml")
 

@@ -1,4 +1,4 @@
-"""From a folder of benchmark results to a report: tables of all of them, charts of those that kept their scores."""
+"""The report of a study: tables of all of its results, charts of those that kept their scores."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pnml.bench.results import Result, load_results
 from pnml.bench.saved_scores import SavedScores, load_scores, saved_scores_path
+from pnml.bench.store import load_study
 from pnml.bench.summary import absent, notes
 from pnml.report.labels import label
 from pnml.report.model import Report, Table
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    from pnml.bench.results import Result
     from pnml.metrics import Metrics
 
 
@@ -43,29 +44,30 @@ def charted_groups(results: Iterable[Result], folder: Path) -> list[Group]:
 
 
 def choose_results(
-    folder: Path, model: str | None = None, ind: str | None = None, method: str | None = None
+    folder: Path,
+    study: str | None = None,
+    *,
+    model: str | None = None,
+    ind: str | None = None,
+    method: str | None = None,
 ) -> list[Result]:
-    """Read the results of a folder, or those of one network, in-distribution set or method."""
-    found = load_results(folder)
+    """Read the results of a study, or those of one network, in-distribution set or method."""
+    found = load_study(folder, study)
     wanted = {"model": model, "ind": ind, "method": method}
     for part, name in wanted.items():
         known = sorted({getattr(result, part) for result in found})
         if name is not None and name not in known:
             raise ValueError(f"no result of {folder} has the {part} {name!r}: choose from {', '.join(known)}")
         found = [result for result in found if name in {None, getattr(result, part)}]
-    if not found:
-        below = sorted({str(path.parent) for depth in ("*", "*/*") for path in folder.glob(f"{depth}/*__*__*__*.json")})
-        where = f"there are some in {', '.join(below)}" if below else "name a folder that 'pnml bench' has written to"
-        raise ValueError(f"there are no results in {folder}: {where}")
     return found
 
 
 def report_of(results: Sequence[Result], folder: Path) -> Report:
-    """Lay results out as a report.
+    """Return the report of some results.
 
     Args:
         results: of :func:`choose_results`.
-        folder: where they and the scores they kept lie. The charts are of the first of :func:`charted_groups`.
+        folder: the folder of the results and their scores. The charts are of the first of :func:`charted_groups`.
     """
     run = [result for result in results if result.scores]
     if not run:
@@ -76,26 +78,26 @@ def report_of(results: Sequence[Result], folder: Path) -> Report:
         return Report(title="Benchmark results", facts=_facts(results, results), sets=(), tables=tables)
     first = groups[0]
     charted = _charted(run, first, folder)
-    evidence = list(charted.values())
-    of_group = [result for result in run if result.file_name in charted]
+    scores = list(charted.values())
+    of_group = [result for result in run if result.cell_id in charted]
     name = label(first.method)
     report = Report(
         title=f"{label(first.model)}: {label(first.ind)} against out-of-distribution images",
         facts=_facts(results, of_group),
-        sets=(evidence[0].ind, *(one.ood for one in evidence)),
+        sets=(scores[0].ind, *(one.ood for one in scores)),
         class_names=_class_names(first.ind),
-        spectrum=evidence[0].spectrum,
+        spectrum=scores[0].spectrum,
         baseline_name=name,
         pnml_name="pNML" if first.method == "baseline" else f"{name}+pNML",
     )
-    if not _says_the_same(report, of_group):
+    if not _has_recorded_metrics(report, of_group):
         one = "one draw of each set, or one split; the tables below the first hold the means over all"
         return replace(report, tables=tables, facts={**report.facts, "Charts": one})
     return report if len(of_group) == len(run) else replace(report, tables=tables)
 
 
 def _charted(run: Iterable[Result], group: Group, folder: Path) -> dict[str, SavedScores]:
-    """Read the evidence of a group, by file name; of those only that scored the in-distribution set alike.
+    """Read the saved scores of a group by cell, only those with the same scores of the in-distribution set.
 
     An oracle may choose other settings for every OOD set; then each cell has in-distribution scores of its own.
     """
@@ -104,17 +106,15 @@ def _charted(run: Iterable[Result], group: Group, folder: Path) -> dict[str, Sav
         path = saved_scores_path(result, folder)
         if (result.model, result.ind, result.method) != group or not path.exists():
             continue
-        evidence = load_scores(path)
-        first = next(iter(found.values()), evidence)
-        if all(
-            np.array_equal(getattr(evidence.ind, part), getattr(first.ind, part)) for part in ("regret", "baseline")
-        ):
-            found[result.file_name] = evidence
+        scores = load_scores(path)
+        first = next(iter(found.values()), scores)
+        if all(np.array_equal(getattr(scores.ind, part), getattr(first.ind, part)) for part in ("regret", "baseline")):
+            found[result.cell_id] = scores
     return found
 
 
-def _says_the_same(report: Report, results: Iterable[Result]) -> bool:
-    """Tell whether the charts' own metrics are those on record, which may be means over draws and splits."""
+def _has_recorded_metrics(report: Report, results: Iterable[Result]) -> bool:
+    """Return whether the charts' metrics are the recorded ones, which may be means over draws and splits."""
     found = pairs(report)
     for result in results:
         own = found[label(result.ood)]
@@ -125,7 +125,7 @@ def _says_the_same(report: Report, results: Iterable[Result]) -> bool:
 
 
 def _tables(run: Iterable[Result]) -> tuple[Table, ...]:
-    """Lay out a table for each network and in-distribution set."""
+    """Return a table for each network and in-distribution set."""
     rows: dict[str, list[tuple[str | float | None, ...]]] = {}
     for result in run:
         model, ind, ood, method = map(label, result.key)
@@ -138,21 +138,21 @@ def _tables(run: Iterable[Result]) -> tuple[Table, ...]:
 
 
 def _facts(results: Sequence[Result], shown: Sequence[Result]) -> dict[str, str]:
-    """Say what was run, of the results shown first of all."""
+    """Return what was run and how, from the results shown."""
     first = shown[0]
     count = sum(result.scores is not None for result in results)
     facts = {"Networks": _listed(label(result.model) for result in shown)}
     is_one_network = len({(result.model, result.ind) for result in shown}) == 1
-    if is_one_network and first.settings.get("accuracy") is not None:
-        facts["Test accuracy"] = f"{first.settings['accuracy']:.1f}% on {label(first.ind)}"
+    if is_one_network and first.accuracy is not None:
+        facts["Test accuracy"] = f"{first.accuracy:.1f}% on {label(first.ind)}"
     facts["Results"] = f"{count} run, {len(results) - count} not run"
     if is_one_network and first.scores is not None:
-        facts["Detector"] = f"fitted on {first.counts['train']:,} images, rank {first.settings['rank']}"
+        facts["Detector"] = f"fitted on {first.counts['train']:,} images, rank {first.rank}"
     facts["Checkpoint"] = _listed(result.checkpoint or "" for result in shown)
     facts["Command"] = first.command + (" and others" if len(shown) > 1 else "")
     facts["Date"] = _listed(sorted({result.date[:10] for result in shown}))
-    facts["Device"] = _listed(result.device for result in shown)
-    facts["Versions"] = ", ".join(f"{name} {version}" for name, version in first.versions.items())
+    facts["Device"] = _listed(result.run.device for result in shown)
+    facts["Versions"] = ", ".join(f"{name} {version}" for name, version in first.run.versions.items())
     facts["Images"] = "; ".join(notes(shown))
     facts["Not run"] = "; ".join(absent(results))
     return {name: text for name, text in facts.items() if text}

@@ -1,49 +1,36 @@
-"""The record of one benchmark run: one JSON file per model, in-distribution set, OOD set and method."""
+"""The result of one benchmark cell, and the run that measured it."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-import platform
 import re
-from dataclasses import asdict, dataclass, field, fields
-from importlib.util import find_spec
-from pathlib import Path
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from pnml._version import __version__
-from pnml.backend.files import atomic_path
-from pnml.metrics import Metrics
+from pnml.bench.environment import environment, git_state
 
 if TYPE_CHECKING:
-    import os
+    from pnml.metrics import Metrics
 
-FORMAT = 1
+PAPER_STUDY = "paper"
+"""The study that results belong to unless another is named."""
+
+STAGES = (
+    "load",
+    "train_embedding",
+    "fit",
+    "ind_embedding",
+    "ood_embedding",
+    "method_fit",
+    "score",
+    "regret",
+    "metrics",
+)
+"""The stages that ``Result.seconds`` may hold, in the order in which they are run."""
+
 _NAME = re.compile(r"[a-z0-9]+(?:[-_.][a-z0-9]+)*")
-_METRICS = {f.name for f in fields(Metrics)}
-_NONE = type(None)
-_TYPES: dict[str, tuple[type, ...]] = {
-    "format": (int,),
-    "model": (str,),
-    "ind": (str,),
-    "ood": (str,),
-    "method": (str,),
-    "checkpoint": (str, _NONE),
-    "scores": (dict, _NONE),
-    "counts": (dict,),
-    "seeds": (list,),
-    "settings": (dict,),
-    "seconds": (dict,),
-    "command": (str,),
-    "versions": (dict,),
-    "device": (str,),
-    "date": (str,),
-    "commit": (str, _NONE),
-    "status": (str,),
-    "reason": (str, _NONE),
-}
-_CPUINFO = Path("/proc/cpuinfo")
 
 
 @dataclass(frozen=True)
@@ -55,51 +42,93 @@ class Scores:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
-    """What one run found and how; or, with a ``reason`` in place of ``scores``, why it was not run.
+class Run:
+    """One start of the benchmark.
 
-    ``counts`` holds the numbers of samples ("train", "ind", "ood"), ``seconds`` the wall time of each stage,
-    ``settings`` anything JSON can hold, ``versions`` what :func:`environment` returns, ``date``
-    an ISO 8601 time, ``commit`` the revision of the code if it is known.
+    Attributes:
+        command: the command that measures one cell, with the cell's names in braces: ``--model {model}``.
+        commit: the revision of the code, None where it is unknown.
+        dirty: whether the code differed from that commit, None where it is unknown.
+        device: where the networks were run.
+        versions: what :func:`pnml.bench.environment.environment` returns.
+        date: when the run started, as an ISO 8601 time.
+    """
+
+    command: str = ""
+    commit: str | None = None
+    dirty: bool | None = None
+    device: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    date: str = ""
+
+    @property
+    def run_id(self) -> str:
+        """The date and a digest of all entries."""
+        day = "".join(character for character in self.date[:19] if character.isdigit())
+        return f"{day}-{digest(asdict(self))[:6]}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """The metrics of one cell and how they were measured, or the reason why it was not run.
+
+    Attributes:
+        study: what the result belongs to; results of different studies are never shown together.
+        counts: the numbers of samples, "train", "ind" and "ood".
+        accuracy: of the network on the in-distribution test set in percent, None where it is unknown.
+        rank: of the training embeddings.
+        memory_bytes: the peak of fitting and scoring, beyond the network and the embeddings.
+        memory_device: the kind of device on which that memory was taken.
+        settings: anything JSON can hold.
+        seconds: the wall time of each of ``STAGES``.
+        date: when the cell was finished, as an ISO 8601 time.
 
     >>> absent = Result(model="resnet-34", ind="cifar10", ood="lsun_crop", method="odin", reason="data absent: LSUN")
-    >>> absent.status, absent.file_name
-    ('not run', 'resnet-34__cifar10__lsun_crop__odin.json')
+    >>> absent.status, absent.cell_id
+    ('not run', 'resnet-34__cifar10__lsun_crop__odin')
     """
 
     model: str
     ind: str
     ood: str
     method: str
+    study: str = PAPER_STUDY
     checkpoint: str | None = None
     scores: Scores | None = None
     counts: dict[str, int] = field(default_factory=dict)
     seeds: tuple[int, ...] = ()
+    accuracy: float | None = None
+    rank: int | None = None
+    memory_bytes: int | None = None
+    memory_device: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
-    command: str = ""
-    versions: dict[str, str] = field(default_factory=dict)
-    device: str = ""
     date: str = ""
-    commit: str | None = None
+    run: Run = field(default_factory=Run)
     reason: str | None = None
 
     def __post_init__(self) -> None:
-        for part, name in zip(("model", "ind", "ood", "method"), self.key, strict=True):
-            if not _NAME.fullmatch(name):
+        for part in ("model", "ind", "ood", "method", "study"):
+            if not _NAME.fullmatch(getattr(self, part)):
                 raise ValueError(
-                    f"{part} is {name!r}: expected lower-case letters and digits, joined by single '-', '_' or '.'"
+                    f"{part} is {getattr(self, part)!r}: "
+                    "expected lower-case letters and digits, joined by single '-', '_' or '.'"
                 )
         if (self.scores is None) == (not self.reason):
             raise ValueError(
-                f"{self.file_name} has scores={self.scores} and reason={self.reason!r}: "
+                f"{self.cell_id} has scores={self.scores} and reason={self.reason!r}: "
                 "give the scores of a run, or the reason why there was none"
             )
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """Model, in-distribution set, OOD set and method: what a result is the only one of in its folder."""
+        """Model, in-distribution set, OOD set and method: unique within a study."""
         return self.model, self.ind, self.ood, self.method
+
+    @property
+    def cell_id(self) -> str:
+        """The key, joined by double underscores."""
+        return "__".join(self.key)
 
     @property
     def status(self) -> str:
@@ -107,117 +136,26 @@ class Result:
         return "run" if self.scores else "not run"
 
     @property
-    def file_name(self) -> str:
-        """The name of its file: the key, joined by double underscores."""
-        return "__".join(self.key) + ".json"
+    def command(self) -> str:
+        """The command that measures this cell."""
+        command = self.run.command
+        for part, name in zip(("model", "ind", "ood", "method"), self.key, strict=True):
+            command = command.replace(f"{{{part}}}", name)
+        return command
 
 
-def save_result(result: Result, folder: str | os.PathLike[str]) -> Path:
-    """Write one result into ``folder``, whole or not at all, in place of an earlier one of the same key.
-
-    >>> import tempfile
-    >>> absent = Result(model="resnet-34", ind="cifar10", ood="isun", method="odin", reason="data absent: iSUN")
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = save_result(absent, folder)
-    ...     load_results(folder) == [absent]
-    True
-    """
-    record = {"format": FORMAT, **asdict(result), "status": result.status}
-    text = json.dumps(record, indent=2, allow_nan=False)
-    path = Path(folder) / result.file_name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_path(path) as partial:
-        partial.write_text(text + "\n", encoding="utf-8")
-    return path
+def start_run(command: str, device: str) -> Run:
+    """Return a run that starts now, with the versions and the commit of this process."""
+    commit, dirty = git_state()
+    return Run(command=command, commit=commit, dirty=dirty, device=device, versions=environment(), date=current_time())
 
 
-def load_results(folder: str | os.PathLike[str]) -> list[Result]:
-    """Read every result of ``folder``, in the order of their file names.
-
-    Other files may lie beside them: a result is what is named ``model__ind__ood__method.json``.
-    """
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise FileNotFoundError(
-            f"there is no folder {str(folder)!r}: name one that 'pnml bench' has written results to"
-        )
-    return [_load(path) for path in sorted(folder.glob("*__*__*__*.json"))]
+def current_time() -> str:
+    """Return the time in UTC, in ISO 8601 to the second."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
-def environment() -> dict[str, str]:
-    """Return the versions and hardware a result is computed with: no name of the machine, none of its paths.
-
-    Python, pnml, NumPy, the platform and the CPU; PyTorch and the GPU where there are any.
-
-    >>> environment()["numpy"] == np.__version__
-    True
-    """
-    found = {
-        "python": platform.python_version(),
-        "pnml": __version__,
-        "numpy": np.__version__,
-        "platform": f"{platform.system()} {platform.machine()}",
-        "cpu": _cpu_name(),
-    }
-    if find_spec("torch") is not None:
-        import torch
-
-        found["torch"] = str(torch.__version__)
-        if torch.cuda.is_available():
-            found["gpu"] = torch.cuda.get_device_name()
-    return found
-
-
-def _cpu_name() -> str:
-    """Return the model name of the processor, or its architecture where the system does not tell."""
-    if _CPUINFO.exists():
-        for line in _CPUINFO.read_text(encoding="utf-8").splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() == "model name":
-                return value.strip()
-    return platform.processor() or platform.machine()
-
-
-def _load(path: Path) -> Result:
-    try:
-        return _from_record(json.loads(path.read_text(encoding="utf-8")), path.name)
-    except (ValueError, TypeError) as error:
-        raise ValueError(
-            f"{path} is not a result: {error}; upgrade pnml, or delete the file and run that cell again"
-        ) from error
-
-
-def _from_record(record: Any, file_name: str) -> Result:
-    """Build a result from parsed JSON, refusing what :func:`save_result` would not have written."""
-    if not isinstance(record, dict):
-        raise TypeError(f"expected an object, found {type(record).__name__}")
-    if record.get("format") != FORMAT:
-        raise ValueError(f"its format is {record.get('format')!r}, this version of pnml reads format {FORMAT}")
-    if odd := record.keys() ^ _TYPES.keys():
-        raise ValueError(f"the entry {min(odd)!r} is {'unknown' if min(odd) in record else 'missing'}")
-    for name, kinds in _TYPES.items():
-        if not isinstance(record[name], kinds):
-            expected = " or ".join(kind.__name__ for kind in kinds)
-            raise TypeError(f"{name!r} is {record[name]!r}, expected {expected}")
-    values = {name: value for name, value in record.items() if name not in {"format", "status"}}
-    result = Result(**{**values, "scores": _scores(record["scores"]), "seeds": tuple(record["seeds"])})
-    if record["status"] != result.status:
-        raise ValueError(f"its status is {record['status']!r} but its scores say {result.status!r}")
-    if file_name != result.file_name:
-        raise ValueError(f"it holds what belongs in {result.file_name}")
-    return result
-
-
-def _scores(record: dict[str, Any] | None) -> Scores | None:
-    if record is None:
-        return None
-    if record.keys() != {"method", "plus_pnml"}:
-        raise ValueError(f"'scores' has the entries {sorted(record)}, expected 'method' and 'plus_pnml'")
-    plus = record["plus_pnml"]
-    return Scores(_metrics(record["method"]), None if plus is None else _metrics(plus))
-
-
-def _metrics(record: Any) -> Metrics:
-    if not isinstance(record, dict) or record.keys() != _METRICS:
-        raise ValueError(f"a score is {record!r}, expected an object of {', '.join(sorted(_METRICS))}")
-    return Metrics(**record)
+def digest(value: object) -> str:
+    """Return twelve hexadecimal digits that identify a value that JSON can hold."""
+    text = json.dumps(value, sort_keys=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,7 +1,4 @@
-"""What a report shows of a cell beside its metrics: every sample's scores, and a few small pictures.
-
-It lies beside the cell's result, in a file of the same name that ends in ``.safetensors``.
-"""
+"""What a report shows of a cell beside its metrics: every sample's scores, and a few small pictures."""
 
 from __future__ import annotations
 
@@ -24,9 +21,10 @@ if TYPE_CHECKING:
     from pnml.bench.methods.protocol import Rows
     from pnml.bench.methods.view import View
     from pnml.bench.model_under_test import ModelUnderTest
+    from pnml.bench.protocol import Cell
     from pnml.bench.results import Result
 
-KIND = "pnml.evidence"
+KIND = "pnml.scores"
 VERSION = 1
 _COLUMNS = ("regret", "baseline", "prediction", "probability", "labels")
 
@@ -40,23 +38,25 @@ class SavedScores(NamedTuple):
 
 
 def saved_scores_path(result: Result, folder: Path) -> Path:
-    """Return where the evidence of a result is kept."""
-    return (folder / result.file_name).with_suffix(".safetensors")
+    """Return the path of a result's scores in a folder of results."""
+    return folder / "scores" / result.study / f"{result.cell_id}.safetensors"
 
 
-def gather(ind: str, ood: str, method: Method, subject: ModelUnderTest, view: View) -> SavedScores:
+def collect_scores(cell: Cell, method: Method, model: ModelUnderTest, ood: View) -> SavedScores:
     """Score the sets of a cell, in the first of the method's trials, and choose the pictures to keep."""
-    rows = next(iter(method.trials(subject.ind, view)))
-    labels = None if subject.accuracy is None else subject.ind.images.labels
-    known = _scored(method, subject.ind, rows, name=label(ind), role="in", labels=labels)
-    new = _scored(method, view, slice(None), name=label(ood), role="out", labels=None)
-    return SavedScores(known, new, subject.detector.subspace.spectrum)
+    rows = next(iter(method.trials(model.ind, ood)))
+    labels = None if model.accuracy is None else model.ind.images.labels
+    return SavedScores(
+        _scored(method, model.ind, rows, name=label(cell.ind), role="in", labels=labels),
+        _scored(method, ood, slice(None), name=label(cell.ood_name), role="out", labels=None),
+        model.detector.subspace.spectrum,
+    )
 
 
-def save_scores(evidence: SavedScores, path: Path) -> None:
-    """Write evidence, whole or not at all."""
-    arrays: dict[str, NDArray[Any]] = {"spectrum": evidence.spectrum}
-    for part, scored in (("ind", evidence.ind), ("ood", evidence.ood)):
+def save_scores(scores: SavedScores, path: Path) -> None:
+    """Write scores, whole or not at all."""
+    arrays: dict[str, NDArray[Any]] = {"spectrum": scores.spectrum}
+    for part, scored in (("ind", scores.ind), ("ood", scores.ood)):
         for name in _COLUMNS:
             if getattr(scored, name) is not None:
                 arrays[f"{part}.{name}"] = getattr(scored, name)
@@ -64,11 +64,11 @@ def save_scores(evidence: SavedScores, path: Path) -> None:
         arrays[f"{part}.picture_rows"] = np.asarray(list(pictures))
         arrays[f"{part}.pictures"] = np.stack(list(pictures.values()))
     path.parent.mkdir(parents=True, exist_ok=True)
-    save_state(path, KIND, VERSION, arrays, {"ind": evidence.ind.name, "ood": evidence.ood.name})
+    save_state(path, KIND, VERSION, arrays, {"ind": scores.ind.name, "ood": scores.ood.name})
 
 
 def load_scores(path: Path) -> SavedScores:
-    """Read evidence; a file that holds something else is refused."""
+    """Read scores; raise ``ValueError`` for a file that holds something else."""
     arrays, names = load_state(path, KIND, VERSION)
 
     def part(key: str, role: Any) -> ScoredSet:

@@ -1,6 +1,6 @@
-"""The paper's tables, ours beside the paper's: which cells there are, what we found, and how far apart the two are.
+"""The paper's tables, with our numbers, the paper's and the difference.
 
-This is the neutral form; :mod:`pnml.bench.render` writes it as Markdown, LaTeX, CSV or HTML.
+:mod:`pnml.bench.render` writes them as Markdown, LaTeX, CSV or HTML.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Table:
 
 
 def build_tables(results: Iterable[Result]) -> list[Table]:
-    """Lay the results out as the paper's eight tables; results that it has no cell for are left out.
+    """Return the paper's eight tables with these results; results that it has no cell for are left out.
 
     >>> from pnml.metrics import evaluate
     >>> from pnml.bench.results import Result, Scores
@@ -105,7 +105,7 @@ def build_tables(results: Iterable[Result]) -> list[Table]:
     by_key: dict[tuple[str, ...], Result] = {}
     for result in results:
         if result.key in by_key:
-            raise ValueError(f"there are two results {result.file_name}: give one for each key")
+            raise ValueError(f"there are two results of {result.cell_id}: give one for each cell")
         by_key[result.key] = result
     return [_build(number, name, by_key) for number, name in enumerate(TABLE_NAMES, start=1)]
 

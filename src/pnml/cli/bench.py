@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pnml.bench.options import Options
-    from pnml.bench.runner import Run
+    from pnml.bench.runner import Outcome
 
 
 def bench(
@@ -36,7 +36,13 @@ def bench(
     ] = "baseline",
     device: Annotated[str, typer.Option(help="Where to compute, as PyTorch names it.")] = "auto",
     limit: Annotated[int | None, typer.Option(help="At most this many images of every set, for a quick look.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the results, one JSON file per cell.")] = Path("results"),
+    out: Annotated[Path, typer.Option(help="Folder for the results: rows are added to its `cells.csv`.")] = Path(
+        "results"
+    ),
+    study: Annotated[
+        str,
+        typer.Option(help="Name of the study the results belong to; --limit and --oracle add theirs to it."),
+    ] = "paper",
     checkpoint: Annotated[
         Path | None,
         typer.Option(help="Your own weights for the network, instead of the paper's.", exists=True, dir_okay=False),
@@ -53,13 +59,15 @@ def bench(
     ] = False,
     keep_scores: Annotated[
         bool,
-        typer.Option("--keep-scores", help="Keep every sample's scores beside the results, for `pnml report`."),
+        typer.Option(
+            "--keep-scores", help="Keep every sample's scores in the folder `scores` of --out, for `pnml report`."
+        ),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Run finished cells again.")] = False,
 ) -> None:
     """Run the paper's benchmark: how well each method, alone and with pNML, tells OOD images apart.
 
-    A killed run goes on where it stopped. What is absent is named and does not stop the run. Weights and images are
+    A killed run continues where it stopped. Absent weights and images are reported and do not stop the run; they are
     looked for in the folders of `PNML_WEIGHTS` and `PNML_DATA`, then in the cache.
 
     Example: `pnml bench --model densenet-bc-100 --ind cifar10 --ood uniform,svhn --method baseline,odin`
@@ -76,6 +84,7 @@ def bench(
 
         options = Options(
             out=out,
+            study=study,
             device=device,
             limit=limit,
             oracle=oracle,
@@ -86,31 +95,32 @@ def bench(
             keep_scores=keep_scores,
         )
         cells = paper_plan() if paper else plan(model, ind, ood.split(","), method.split(","))
-        done = run(cells, options)
-    _report(done, options)
+        outcome = run(cells, options)
+    _report(outcome, options)
 
 
-def _report(done: Run, options: Options) -> None:
+def _report(outcome: Outcome, options: Options) -> None:
     from pnml.bench import leaderboard
     from pnml.bench.methods import METHODS
     from pnml.bench.summary import COLUMNS, absent, notes, summary, timing
 
     console = Console()
-    tables = summary(done.results)
+    tables = summary(outcome.results)
     for title, lines in tables.items():
         console.print(_table(title, "AUROC in percent: a method alone / with pNML.", COLUMNS, lines))
-    if any(result.method not in METHODS for result in done.results):
-        for board in leaderboard.leaderboard(done.results):
+    if any(result.method not in METHODS for result in outcome.results):
+        for board in leaderboard.leaderboard(outcome.results):
             standings = [standing.texts for standing in board.standings]
             console.print(_table(f"Leaderboard: {board.title}", board.caption, leaderboard.COLUMNS, standings))
-    said = [f"note: {note}" for note in notes(done.results)]
-    said += [f"not run: {reason}" for reason in absent(done.results)]
-    run, total = sum(map(len, tables.values())), len(done.results)
-    said.append(f"{total} cells: {run} run, {total - run} not run. Results in {options.folder}.")
-    if done.seconds:
-        said.append(timing(done.seconds))
-    for line_of_text in said:
-        console.print(line_of_text, markup=False, highlight=False, soft_wrap=True)
+    lines_of_text = [f"note: {note}" for note in notes(outcome.results)]
+    lines_of_text += [f"not run: {reason}" for reason in absent(outcome.results)]
+    run, total = sum(map(len, tables.values())), len(outcome.results)
+    counted = f"{total} cells: {run} run, {total - run} not run."
+    lines_of_text.append(f"{counted} Results in {options.out / 'cells.csv'}, study {options.full_study}.")
+    if outcome.seconds:
+        lines_of_text.append(timing(outcome.seconds))
+    for text in lines_of_text:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def _table(title: str, caption: str, columns: Iterable[str], lines: Iterable[tuple[str, ...]]) -> Table:

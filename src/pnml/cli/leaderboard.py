@@ -1,4 +1,4 @@
-"""``pnml leaderboard``: one table per network from a folder of results."""
+"""``pnml leaderboard``: one table per network from the results of a study."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ import typer
 from pnml.backend.files import atomic_path
 from pnml.bench.leaderboard import leaderboard as boards_of
 from pnml.bench.leaderboard import render_leaderboard
-from pnml.bench.results import load_results
+from pnml.bench.store import load_study
+from pnml.cli._errors import user_errors
 
 
 def leaderboard(
     results: Annotated[Path, typer.Option(help="Folder of results written by `pnml bench`.")] = Path("results"),
+    study: Annotated[
+        str | None, typer.Option(help="The study; by default the only one, or `paper`.", show_default=False)
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Write this Markdown file instead of printing.")] = None,
 ) -> None:
     """Compare the methods on each network: mean AUROC near and far, seconds, memory.
@@ -23,12 +27,10 @@ def leaderboard(
 
     Example: `pnml leaderboard --results results`
 
-    Example: `pnml leaderboard --results results --out docs/tables/leaderboard.md`
+    Example: `pnml leaderboard --study peers --out docs/tables/leaderboard.md`
     """
-    try:
-        records = load_results(results)
-    except (OSError, ValueError) as error:
-        raise typer.BadParameter(str(error), param_hint="--results") from error
+    with user_errors():
+        records = load_study(results, study)
     text = render_leaderboard(boards_of(records))
     if out is None:
         typer.echo(text, nl=False)

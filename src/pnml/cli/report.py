@@ -12,7 +12,7 @@ from pnml.cli._errors import user_errors
 if TYPE_CHECKING:
     from pnml.report import Report
 
-_OF_RESULTS = "--model, --ind and --method go with a folder of results"
+_OF_RESULTS = "--study, --model, --ind and --method go with a folder of results"
 _OF_SCORES = "--images, --detector and --classes go with a table of scores"
 
 
@@ -40,6 +40,10 @@ def report(
         Path | None,
         typer.Option(help="Scores: a text file of class names, one a line.", exists=True, dir_okay=False),
     ] = None,
+    study: Annotated[
+        str | None,
+        typer.Option(help="Results: of this study; by default the only one, or `paper`.", show_default=False),
+    ] = None,
     model: Annotated[str | None, typer.Option(help="Results: of this network only.")] = None,
     ind: Annotated[str | None, typer.Option(help="Results: of this in-distribution set only.")] = None,
     method: Annotated[str | None, typer.Option(help="Results: of this method only.")] = None,
@@ -53,13 +57,13 @@ def report(
     Example: `pnml report scores.csv --images new --detector detector.safetensors`
     """
     if source.is_file() or any(source.glob("*.parquet")):
-        if model or ind or method:
+        if study or model or ind or method:
             raise typer.BadParameter(f"{_OF_RESULTS}, and {source} is a table of scores")
         made = _of_scores(source, images, detector, classes)
     else:
         if images or detector or classes:
             raise typer.BadParameter(f"{_OF_SCORES}, and {source} is a folder of results")
-        made = _of_results(source, model, ind, method)
+        made = _of_results(source, study, model, ind, method)
     from dataclasses import replace
 
     from pnml.report import write_report
@@ -68,10 +72,10 @@ def report(
     typer.echo(f"wrote {path}, {path.stat().st_size / 1000:,.0f} kB: open it in a browser")
 
 
-def _of_results(folder: Path, model: str | None, ind: str | None, method: str | None) -> Report:
+def _of_results(folder: Path, study: str | None, model: str | None, ind: str | None, method: str | None) -> Report:
     from pnml.bench.report import charted_groups, choose_results, report_of
 
-    results = choose_results(folder, model, ind, method)
+    results = choose_results(folder, study, model=model, ind=ind, method=method)
     groups = charted_groups(results, folder)
     if not groups:
         typer.echo("no scores were kept, so there are tables only: pnml bench --keep-scores keeps them", err=True)

@@ -1,4 +1,4 @@
-"""``pnml tables``: the paper's tables from a folder of results."""
+"""``pnml tables``: the paper's tables from the results of a study."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ from rich.table import Table as RichTable
 from pnml.backend.files import atomic_path
 from pnml.bench.layout import header, lines, notes
 from pnml.bench.render import Format, render
-from pnml.bench.results import load_results
+from pnml.bench.store import load_study
 from pnml.bench.tables import TABLE_NAMES, Table, build_tables, summarise
+from pnml.cli._errors import user_errors
 
 
 def tables(
     results: Annotated[Path, typer.Option(help="Folder of results written by `pnml bench`.")] = Path("results"),
+    study: Annotated[
+        str | None, typer.Option(help="The study; by default the only one, or `paper`.", show_default=False)
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Write files into this folder instead of printing.")] = None,
     form: Annotated[
         Format | None, typer.Option("--format", help="One format only; all of them go into --out otherwise.")
@@ -33,12 +37,10 @@ def tables(
 
     Example: `pnml tables --results results --table densenet-auroc`
 
-    Example: `pnml tables --results results --out docs/tables`
+    Example: `pnml tables --format markdown --out docs/tables`
     """
-    try:
-        records = load_results(results)
-    except (OSError, ValueError) as error:
-        raise typer.BadParameter(str(error), param_hint="--results") from error
+    with user_errors():
+        records = load_study(results, study)
     built = build_tables(records)
     if outside := {record.key for record in records} - {cell.paper.key for one in built for cell in one.cells}:
         typer.echo(f"{len(outside)} of {len(records)} results have no cell in the paper's tables", err=True)

@@ -56,25 +56,25 @@ def duels(model: str, ind: str, ood: Sequence[str], method: str, options: Option
         options: how to run.
     """
     cells = plan(model, ind, ood, [method])
-    shelf = DatasetCache(options.limit)
+    cache = DatasetCache(options.limit)
     with full_precision():
-        subject = _subject(cells[0], options, shelf)
-        views = [subject.load(cell.ood)[0] for cell in cells]  # what is absent is missed before the long work
-        fitted, _ = subject.fit().method(method)
-        return [_duel(cell, fitted, subject.ind, view) for cell, view in zip(cells, views, strict=True)]
+        model_under_test = _model(cells[0], options, cache)
+        views = [model_under_test.load(cell.ood)[0] for cell in cells]  # what is absent is missed before the long work
+        fitted, _ = model_under_test.fit().method(method)
+        return [_duel(cell, fitted, model_under_test.ind, view) for cell, view in zip(cells, views, strict=True)]
 
 
 def subspaces(model: str, inds: Sequence[str], options: Options) -> dict[str, Subspace]:
     """Run each training set through the network that was trained on it, and decompose its embeddings' correlation."""
-    shelf = DatasetCache(options.limit)
+    cache = DatasetCache(options.limit)
     cells = [plan(model, ind, ["all"], ["baseline"])[0] for ind in inds]
     with full_precision():
-        subjects = {cell.ind: _subject(cell, options, shelf) for cell in cells}
-        return {ind: subject.fit().detector.subspace for ind, subject in subjects.items()}
+        models = {cell.ind: _model(cell, options, cache) for cell in cells}
+        return {ind: model_under_test.fit().detector.subspace for ind, model_under_test in models.items()}
 
 
-def _subject(cell: Cell, options: Options, shelf: DatasetCache) -> ModelUnderTest:
-    return ModelUnderTest(cell.model, cell.ind, str(options.checkpoint or cell.checkpoint), options, shelf)
+def _model(cell: Cell, options: Options, cache: DatasetCache) -> ModelUnderTest:
+    return ModelUnderTest(cell.model, cell.ind, str(options.checkpoint or cell.checkpoint), options, cache)
 
 
 def _duel(cell: Cell, method: Method, ind: View, ood: View) -> Duel:

@@ -1,0 +1,204 @@
+"""The folder of results: one table of cells, and the runs and settings that its rows refer to.
+
+``cells.csv`` has one row a cell, ``runs.jsonl`` one line a run and ``settings.jsonl`` one line for each distinct set of
+settings. Whole lines are appended, so that a killed run loses at most the line it was writing; such a line is
+ignored when reading and removed before the next one is written. Of two rows of one cell the later counts.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import asdict, astuple, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pnml.bench.results import PAPER_STUDY, STAGES, Result, Run, Scores, digest
+from pnml.metrics import Metrics
+
+if TYPE_CHECKING:
+    import os
+
+_KEY = ("study", "model", "ind", "ood", "method")
+_METRICS = tuple(field.name for field in fields(Metrics))
+_WITH_PNML = tuple(f"{name}_with_pnml" for name in _METRICS)
+_COUNTS = {"train": "n_train", "ind": "n_ind", "ood": "n_ood"}
+_SECONDS = {stage: f"seconds_{stage}" for stage in STAGES}
+_TEXTS = ("checkpoint", "memory_device", "reason")
+COLUMNS = (
+    *_KEY,
+    *_METRICS,
+    *_WITH_PNML,
+    *_COUNTS.values(),
+    "seeds",
+    "checkpoint",
+    "accuracy",
+    "rank",
+    "memory_bytes",
+    "memory_device",
+    *_SECONDS.values(),
+    "date",
+    "run",
+    "settings",
+    "reason",
+)
+"""The columns of ``cells.csv``; "run" and "settings" name lines of the other two files."""
+
+
+class ResultStore:
+    """The results of a folder.
+
+    >>> import tempfile
+    >>> absent = Result(model="resnet-34", ind="cifar10", ood="isun", method="odin", reason="data absent: iSUN")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ResultStore(folder).append(absent)
+    ...     ResultStore(folder).load() == [absent]
+    True
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        self.cells = self.folder / "cells.csv"
+        self._runs = _Lines(self.folder / "runs.jsonl", "run")
+        self._settings = _Lines(self.folder / "settings.jsonl", "settings")
+
+    def load(self) -> list[Result]:
+        """Read every result, the latest of each cell, in the order in which the cells were first written.
+
+        Raises:
+            FileNotFoundError: there is no table in the folder.
+            ValueError: the table, or a row of it, cannot be read.
+        """
+        if not self.cells.is_file():
+            raise FileNotFoundError(
+                f"there are no results in {str(self.folder)!r}, which has no {self.cells.name}: "
+                "name a folder that 'pnml bench' has written to"
+            )
+        lines = csv.reader(io.StringIO(_whole_lines(self.cells)))
+        header = tuple(next(lines, COLUMNS))
+        if header != COLUMNS:
+            raise ValueError(f"{self.cells} has the columns {', '.join(header)}, expected {', '.join(COLUMNS)}")
+        found: dict[tuple[str, ...], Result] = {}
+        for number, values in enumerate(lines, start=2):
+            try:
+                result = self._result(dict(zip(COLUMNS, values, strict=True)))
+            except (ValueError, KeyError) as error:
+                raise ValueError(f"{self.cells}, row {number}: {error}; delete the row and run it again") from error
+            found[(result.study, *result.key)] = result
+        return list(found.values())
+
+    def append(self, result: Result) -> None:
+        """Write a result; it replaces an earlier one of the same study and cell when read."""
+        row: dict[str, Any] = {name: getattr(result, name) for name in COLUMNS if hasattr(result, name)}
+        row |= {name: " ".join(row[name].split()) for name in _TEXTS if row[name]}
+        if result.scores is not None:
+            row |= asdict(result.scores.method)
+            if result.scores.plus_pnml is not None:
+                row |= dict(zip(_WITH_PNML, astuple(result.scores.plus_pnml), strict=True))
+        row |= {_COUNTS[part]: count for part, count in result.counts.items()}
+        row |= {_SECONDS[stage]: seconds for stage, seconds in result.seconds.items()}
+        row["seeds"] = " ".join(map(str, result.seeds))
+        row["settings"] = digest(result.settings) if result.settings else ""
+        row["run"] = result.run.run_id if result.run != Run() else ""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if row["settings"]:
+            self._settings.add(row["settings"], {"values": result.settings})
+        if row["run"]:
+            self._runs.add(row["run"], asdict(result.run))
+        _append(self.cells, _csv_line(row.get(name) for name in COLUMNS), header=_csv_line(COLUMNS))
+
+    def _result(self, row: dict[str, str]) -> Result:
+        def number(name: str, kind: Any = float) -> Any:
+            return kind(row[name]) if row[name] else None
+
+        scores = None
+        if row["auroc"]:
+            plus = Metrics(*(float(row[name]) for name in _WITH_PNML)) if row["auroc_with_pnml"] else None
+            scores = Scores(Metrics(*(float(row[name]) for name in _METRICS)), plus)
+        return Result(
+            **{name: row[name] for name in (*_KEY, "date")},
+            **{name: row[name] or None for name in _TEXTS},
+            scores=scores,
+            counts={part: int(row[name]) for part, name in _COUNTS.items() if row[name]},
+            seeds=tuple(map(int, row["seeds"].split())),
+            accuracy=number("accuracy"),
+            rank=number("rank", int),
+            memory_bytes=number("memory_bytes", int),
+            seconds={stage: float(row[name]) for stage, name in _SECONDS.items() if row[name]},
+            settings=self._settings.find(row["settings"]).get("values", {}),
+            run=Run(**self._runs.find(row["run"])),
+        )
+
+
+def load_study(folder: str | os.PathLike[str], study: str | None = None) -> list[Result]:
+    """Read the results of one study.
+
+    Args:
+        folder: where ``pnml bench`` has written results.
+        study: its name; by default the only one of the folder, or "paper" where there are several.
+
+    Raises:
+        FileNotFoundError: there are no results in the folder.
+        ValueError: the folder has no such study, or several and none of them is "paper".
+    """
+    results = ResultStore(folder).load()
+    studies = list(dict.fromkeys(result.study for result in results))
+    if study is None:
+        study = studies[0] if len(studies) == 1 else PAPER_STUDY
+    if study not in studies:
+        raise ValueError(
+            f"{folder} has no results of the study {study!r}: choose one of {', '.join(studies) or 'none'}"
+        )
+    return [result for result in results if result.study == study]
+
+
+class _Lines:
+    """A file of JSON objects, one a line, each found by the value of its first entry."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.path, self._name = path, name
+        self._read: dict[str, dict[str, Any]] | None = None
+
+    def find(self, key: str) -> dict[str, Any]:
+        """Return the other entries of a line; none for the key ""."""
+        if not key:
+            return {}
+        if key not in self._known:
+            raise ValueError(f"{self.path.name} has no line of {self._name} {key!r}")
+        return self._known[key]
+
+    def add(self, key: str, entries: dict[str, Any]) -> None:
+        """Append a line, unless one of that key is there."""
+        if key not in self._known:
+            _append(self.path, json.dumps({self._name: key, **entries}, allow_nan=False) + "\n")
+            self._known[key] = entries
+
+    @property
+    def _known(self) -> dict[str, dict[str, Any]]:
+        if self._read is None:
+            text = _whole_lines(self.path) if self.path.exists() else ""
+            lines = [json.loads(line) for line in text.splitlines()]
+            self._read = {line.pop(self._name): line for line in lines}
+        return self._read
+
+
+def _whole_lines(path: Path) -> str:
+    """Read a file without a last line that was cut off."""
+    text = path.read_text(encoding="utf-8")
+    return text[: text.rfind("\n") + 1]
+
+
+def _append(path: Path, text: str, header: str = "") -> None:
+    """Append text in one write, after the header in a new file, in place of a last line that was cut off."""
+    with path.open("a+b") as file:
+        file.seek(0)
+        whole = file.read().rfind(b"\n") + 1
+        file.truncate(whole)
+        file.write((text if whole else header + text).encode())
+
+
+def _csv_line(values: Any) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(values)
+    return text.getvalue()
