@@ -27,7 +27,7 @@ from pnml.backend.files import atomic_path
 from pnml.backend.progress import track
 from pnml.bench import data, zoo
 from pnml.bench.methods.msp import msp_score
-from pnml.bench.methods.view import View, joined, run
+from pnml.bench.methods.view import View, concatenate, forward
 from pnml.bench.results import environment
 from pnml.core.detector import FewRowsWarning
 from pnml.core.scaling import EMBEDDING_SCALES
@@ -182,8 +182,8 @@ def adversarial(network: Network, detectors: dict[str, Detector], count: int) ->
 def outputs(network: Network, images: Tensor) -> Outputs:
     """Give embeddings and logits of images in [0, 1]."""
     with torch.inference_mode():
-        return joined(
-            run(network, (x - network.normalise.mean) / network.normalise.std) for x in torch.split(images, 50)
+        return concatenate(
+            forward(network, (x - network.normalise.mean) / network.normalise.std) for x in torch.split(images, 50)
         )
 
 

@@ -196,7 +196,7 @@ def tnr_curve(ind: Any, ood: Any) -> Curve:
 
 @dataclass(frozen=True)
 class _Sweep:
-    """Numbers of positives and negatives kept, for thresholds that ascend over the distinct scores, from none to all."""
+    """Numbers of positives and negatives kept at thresholds that ascend over the distinct scores, from none to all."""
 
     positives: NDArray[np.int64]
     negatives: NDArray[np.int64]

@@ -44,7 +44,7 @@ def test_curve_is_scikit_learns_roc_and_its_thresholds_do_what_they_say(ind: lis
         assert kept == pytest.approx(100 * np.mean([score <= threshold for score in ind]))
         assert refused == pytest.approx(100 * np.mean([score > threshold for score in ood]))
     assert tnr_at_tpr(ind, ood) == pytest.approx(100 * np.mean([score > curve.threshold_at_tpr(0.95) for score in ood]))
-    best = [score <= curve.best_threshold() for score in ind], [score > curve.best() for score in ood]
+    best = [score <= curve.best_threshold() for score in ind], [score > curve.best_threshold() for score in ood]
     assert detection_accuracy(ind, ood) == pytest.approx(50 * (np.mean(best[0]) + np.mean(best[1])))
 
 

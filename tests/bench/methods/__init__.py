@@ -1,1 +1,1 @@
-"""Tests of the methods."""
+"""Tests of pnml.bench.methods."""

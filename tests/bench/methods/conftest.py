@@ -10,7 +10,7 @@ from pnml import Detector
 from pnml.bench.methods import View
 from pnml.bench.zoo.densenet import DenseNet
 
-from .tiny import CLASSES, blobs, image_set
+from .synthetic import CLASSES, blobs, image_set
 
 if TYPE_CHECKING:
     from pnml.bench.zoo import Network
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def network() -> Network:
-    """A DenseNet of ten layers that tells bright colours apart."""
+    """Return a small DenseNet trained to classify bright colours."""
     images, labels = blobs(120, seed=0)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        made = DenseNet(CLASSES, depth=1, growth=8)
-        parameters = list(made.parameters())
-        x, y = made.normalise(torch.from_numpy(images).permute(0, 3, 1, 2)), torch.from_numpy(labels)
+        densenet = DenseNet(CLASSES, depth=1, growth=8)
+        parameters = list(densenet.parameters())
+        x, y = densenet.normalise(torch.from_numpy(images).permute(0, 3, 1, 2)), torch.from_numpy(labels)
         for _ in range(6):
             for rows in (slice(start, start + 30) for start in range(0, len(x), 30)):
-                gradients = torch.autograd.grad(cross_entropy(made(x[rows]), y[rows]), parameters)
+                gradients = torch.autograd.grad(cross_entropy(densenet(x[rows]), y[rows]), parameters)
                 with torch.no_grad():
                     for parameter, gradient in zip(parameters, gradients, strict=True):
                         parameter.sub_(gradient, alpha=0.2)
-    return made.eval()
+    return densenet.eval()
 
 
 @pytest.fixture(scope="session")
@@ -41,6 +41,6 @@ def train(network: Network) -> View:
 
 @pytest.fixture(scope="session")
 def detector(network: Network, train: View) -> Detector:
-    """The one that the benchmark composes methods with: the paper's."""
+    """Return the detector that the benchmark combines methods with: that of the paper."""
     head = network.head
     return Detector(head.weight.detach(), head.bias.detach(), embedding_scale="paper").fit(train.embeddings)

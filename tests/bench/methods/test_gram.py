@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pnml import Correlation, Subspace, regret
-from pnml.bench.methods.gram import Gram, gram_pnml_regret, gram_score, splits
-from pnml.bench.methods.gram_features import GramRanges, features_at_once, gram_features
+from pnml.bench.methods.gram import Gram, gram_pnml_regret, gram_score, validation_splits
+from pnml.bench.methods.gram_features import GramRanges, gram_features, gram_features_of_batch
 from pnml.bench.zoo.resnet_cifar import ResNetCifar
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def oracle_features(activation: Tensor) -> Floats:
-    """Signed roots of the row sums of whole Gram matrices in float64, shape (n, 10, channels)."""
+    """Return signed roots of the row sums of full Gram matrices in float64, shape (n, 10, channels)."""
     features = []
     for sample in activation.double().flatten(2).numpy():
         sums = np.array([(sample**order @ (sample**order).T).sum(1) for order in range(1, 11)])
@@ -37,7 +37,7 @@ def oracle_features(activation: Tensor) -> Floats:
 
 @pytest.fixture(scope="module")
 def network() -> Network:
-    """Two small stages in float64; the head's bias takes away what images have in common, so that predictions vary."""
+    """Return a small float64 network; the bias of the head removes the mean logits, so that predictions vary."""
     torch.manual_seed(0)
     network = ResNetCifar(5, blocks=(1, 1), width=4).double().eval()
     with torch.no_grad():
@@ -57,7 +57,7 @@ def batches(x: Tensor, size: int) -> list[Tensor]:
 
 @torch.no_grad()
 def oracle_features_of_taps(network: Network, x: Tensor) -> tuple[list[Floats], Floats]:
-    """Features of each tap, (n, 10 · channels) each, and softmax probabilities, one sample at a time."""
+    """Return the features of each tap, (n, 10 · channels) each, and softmax probabilities, one sample at a time."""
     rows, probabilities = [], []
     for sample in x:
         activations: dict[int, Tensor] = {}
@@ -68,15 +68,15 @@ def oracle_features_of_taps(network: Network, x: Tensor) -> tuple[list[Floats], 
 
 
 def oracle_deviations(network: Network, train: Tensor, test: Tensor) -> Floats:
-    """Follow the definition with a loop over classes, taps, samples and features."""
+    """Compute the deviations from their definition, in loops over samples, taps and features."""
     train_taps, train_p = oracle_features_of_taps(network, train)
     test_taps, test_p = oracle_features_of_taps(network, test)
     result = np.zeros((len(test), len(test_taps)))
     for i, p in enumerate(test_p):
         same = train_p.argmax(1) == p.argmax()
         for t, features in enumerate(test_taps):
-            seen = train_taps[t][same if same.any() else slice(None)]
-            for value, low, high in zip(features[i], seen.min(0), seen.max(0), strict=True):
+            reference = train_taps[t][same if same.any() else slice(None)]
+            for value, low, high in zip(features[i], reference.min(0), reference.max(0), strict=True):
                 result[i, t] += max(low - value, 0) / abs(low + 1e-6) + max(value - high, 0) / abs(high + 1e-6)
             result[i, t] /= p.max()
     return result
@@ -84,7 +84,7 @@ def oracle_deviations(network: Network, train: Tensor, test: Tensor) -> Floats:
 
 @pytest.mark.parametrize("shape", [(3, 5, 4, 6), (2, 1, 7), (1, 6, 1), (70, 64, 32)])
 @pytest.mark.parametrize("relu", [False, True])
-def test_features_are_those_of_the_whole_gram_matrix(shape: tuple[int, ...], relu: bool) -> None:  # noqa: FBT001
+def test_gram_features_equal_those_of_the_full_gram_matrix(shape: tuple[int, ...], relu: bool) -> None:  # noqa: FBT001
     activation = torch.randn(shape, generator=torch.Generator().manual_seed(0))
     activation = activation.relu() if relu else activation
     features = gram_features(activation)
@@ -95,7 +95,7 @@ def test_features_are_those_of_the_whole_gram_matrix(shape: tuple[int, ...], rel
 
 @settings(deadline=None, max_examples=50)
 @given(st.floats(-12, 15), st.integers(0, 1000))
-def test_features_stay_right_at_every_magnitude_and_beside_far_larger_channels(exponent: float, seed: int) -> None:
+def test_gram_features_are_accurate_at_every_magnitude_and_beside_larger_channels(exponent: float, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     spread = 10.0 ** torch.tensor([0.0, -1.0, -3.0, -2.0])[:, None]
     activation = torch.rand(2, 4, 9, generator=generator) * spread * 10.0**exponent
@@ -105,24 +105,24 @@ def test_features_stay_right_at_every_magnitude_and_beside_far_larger_channels(e
     np.testing.assert_allclose(scaled_back, oracle_features(activation.double() / 10.0**exponent), rtol=1e-5)
 
 
-def test_features_do_not_depend_on_memory_layout_or_company() -> None:
+def test_gram_features_do_not_depend_on_memory_layout_or_batch() -> None:
     activation = torch.randn(9, 8, 5, 5, generator=torch.Generator().manual_seed(2))
     expected = gram_features(activation)
     last = activation.contiguous(memory_format=torch.channels_last)
     torch.testing.assert_close(gram_features(last), expected)
     torch.testing.assert_close(gram_features(activation[3:4]), expected[3:4])
-    torch.testing.assert_close(features_at_once(activation), expected)
+    torch.testing.assert_close(gram_features_of_batch(activation), expected)
     assert gram_features(activation[:0]).shape == (0, 10, 8)
 
 
-def test_an_activation_without_pixels_is_refused() -> None:
+def test_gram_features_of_activation_without_pixels_raise() -> None:
     with pytest.raises(ValueError, match=r"\(n, channels, pixels\.\.\.\), got \(3, 4\)"):
         gram_features(torch.zeros(3, 4))
 
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(0, 1000))
-def test_ranges_are_the_extremes_of_each_class_whatever_the_batches(n: int, batch: int, seed: int) -> None:
+def test_ranges_are_the_extremes_of_each_class_for_any_batches(n: int, batch: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     values, predicted = rng.normal(size=(n, 7)).astype(np.float32), rng.integers(0, 4, n)
     rows, classes = torch.from_numpy(values), torch.from_numpy(predicted)
@@ -141,23 +141,23 @@ def test_ranges_are_the_extremes_of_each_class_whatever_the_batches(n: int, batc
     assert torch.equal(merged.maximum, ranges.maximum)
 
 
-def test_a_class_never_predicted_is_measured_against_all_classes() -> None:
+def test_deviations_of_class_never_predicted_use_the_range_of_all_classes() -> None:
     ranges = GramRanges(3, [1]).update(torch.tensor([[1.0], [2.0], [4.0]]), torch.tensor([0, 0, 1]))
     values = torch.tensor([[0.5], [3.0], [6.0]])
     never = ranges.deviations(values, torch.tensor([2, 2, 2]))
     np.testing.assert_allclose(never[:, 0], [0.5, 0.0, 0.5], rtol=1e-5)
 
 
-def test_a_range_that_ends_at_the_margin_does_not_divide_zero_by_zero() -> None:
+def test_deviation_is_zero_for_bound_at_the_negative_margin() -> None:
     ranges = GramRanges(1, [1]).update(torch.tensor([[-1e-6]]), torch.tensor([0]))
     assert float(ranges.deviations(torch.tensor([[-1e-6]]), torch.tensor([0]))) == 0
 
 
-def test_ranges_of_different_networks_do_not_mix() -> None:
+def test_ranges_of_different_networks_raise() -> None:
     ranges = GramRanges(3, [4, 2])
     with pytest.raises(ValueError, match=r"cannot merge .*\[4, 2\].* with .*\[2, 4\]"):
         ranges + GramRanges(3, [2, 4])
-    with pytest.raises(ValueError, match="different networks"):
+    with pytest.raises(ValueError, match="same network"):
         ranges + GramRanges(2, [4, 2])
     with pytest.raises(TypeError):
         ranges + 1  # type: ignore[operator]
@@ -168,25 +168,25 @@ def test_ranges_of_different_networks_do_not_mix() -> None:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_features_that_are_not_finite_are_named_by_their_tap(value: float) -> None:
+def test_check_raises_for_features_that_are_not_finite(value: float) -> None:
     values = torch.zeros(2, 6)
     values[1, 4] = value
     with pytest.raises(ValueError, match="tap 1 are not finite"):
         GramRanges(3, [4, 2]).update(values, torch.tensor([0, 1])).check()
 
 
-def test_deviations_are_those_of_an_explicit_loop(network: Network) -> None:
+def test_deviations_equal_those_of_explicit_loops(network: Network) -> None:
     train, test = images(30, seed=3), images(15, seed=4)
     with torch.no_grad():
-        classes, asked = network(train).argmax(1), network(test).argmax(1)
-    never = asked[0]
+        classes, test_classes = network(train).argmax(1), network(test).argmax(1)
+    never = test_classes[0]
     train = train[classes != never]
-    assert len(classes[classes != never].unique()) > 1, "one class would test nothing"
+    assert len(classes[classes != never].unique()) > 1
     found = Gram().fit(network, batches(train, 5)).deviations(network, batches(test, 4))
     np.testing.assert_allclose(found.numpy(), oracle_deviations(network, train, test), rtol=1e-4, atol=1e-6)
 
 
-def test_batches_and_the_order_of_training_do_not_matter(network: Network) -> None:
+def test_deviations_do_not_depend_on_batches_or_training_order(network: Network) -> None:
     train, test = images(40, seed=5), images(20, seed=6)
     expected = Gram().fit(network, [train]).deviations(network, [test])
     shuffled = train[torch.randperm(40, generator=torch.Generator().manual_seed(0))]
@@ -196,7 +196,7 @@ def test_batches_and_the_order_of_training_do_not_matter(network: Network) -> No
     torch.testing.assert_close(backwards.flip(0), expected, rtol=1e-4, atol=1e-6)
 
 
-def test_parts_of_the_training_set_add_up(network: Network) -> None:
+def test_ranges_of_parts_of_the_training_set_add_up(network: Network) -> None:
     train, test = images(40, seed=7), images(10, seed=8)
     whole, first, second = (Gram().fit(network, batches(rows, 8)) for rows in (train, train[:16], train[16:]))
     assert first.ranges is not None
@@ -205,14 +205,14 @@ def test_parts_of_the_training_set_add_up(network: Network) -> None:
     assert torch.equal(first.deviations(network, [test]), whole.deviations(network, [test]))
 
 
-def test_training_samples_do_not_deviate_and_strange_ones_do(network: Network) -> None:
+def test_deviations_are_zero_for_training_samples_and_large_for_scaled_ones(network: Network) -> None:
     train = images(40, seed=9)
     gram = Gram().fit(network, [train])
     assert float(gram.deviations(network, [train]).max()) == 0
     assert float(gram.deviations(network, [10 * train]).mean(1).min()) > 1
 
 
-def test_the_compiled_features_are_the_same(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_features_equal_eager_ones(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))  # traces, needs no C++ compiler
     train, test = images(12, seed=10), images(5, seed=11)
     expected = Gram().fit(network, batches(train, 6)).deviations(network, [test])
@@ -220,34 +220,34 @@ def test_the_compiled_features_are_the_same(network: Network, monkeypatch: pytes
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
 
 
-def test_misuse_is_explained(network: Network) -> None:
+def test_gram_misuse_raises(network: Network) -> None:
     gram, batch = Gram(), images(4, seed=12)
     with pytest.raises(ValueError, match="not fitted"):
         gram.deviations(network, [batch])
-    with pytest.raises(ValueError, match="no batch to fit"):
+    with pytest.raises(ValueError, match="at least one batch to fit on"):
         gram.fit(network, [])
     with pytest.raises(ValueError, match=r"call network\.eval\(\)"):
         gram.fit(ResNetCifar(5, blocks=(1, 1), width=4).train(), [batch])
     gram.fit(network, [batch])
-    with pytest.raises(ValueError, match="no batch to look at"):
+    with pytest.raises(ValueError, match="at least one batch to score"):
         gram.deviations(network, iter(()))
-    with pytest.raises(ValueError, match="5 classes and the network has 3"):
+    with pytest.raises(ValueError, match=r"network of 5 classes, as in fit\(\), got 3"):
         gram.deviations(ResNetCifar(3, blocks=(1, 1), width=4).eval(), [batch])
 
 
-def test_splits_are_seeded_disjoint_tenths() -> None:
-    found = list(splits(105))
+def test_validation_splits_are_seeded_disjoint_tenths() -> None:
+    found = list(validation_splits(105))
     assert len(found) == 10
     for validation, rest in found:
         assert len(validation) == 10
         np.testing.assert_array_equal(np.sort(np.concatenate([validation, rest])), np.arange(105))
         assert (np.diff(rest) > 0).all()
     assert len({tuple(validation) for validation, _ in found}) == 10
-    again = next(splits(105, repeats=1))
+    again = next(validation_splits(105, repeats=1))
     np.testing.assert_array_equal(again[0], found[0][0])
-    assert not np.array_equal(next(splits(105, seed=1))[0], found[0][0])
-    with pytest.raises(ValueError, match="tenth of 9 samples"):
-        next(splits(9))
+    assert not np.array_equal(next(validation_splits(105, seed=1))[0], found[0][0])
+    with pytest.raises(ValueError, match=r"at least 10 samples .* got 9"):
+        next(validation_splits(9))
 
 
 def draw(*shape: int, seed: int) -> Tensor:
@@ -265,7 +265,7 @@ def test_gram_score_is_the_mean_of_normalised_deviations() -> None:
 
 
 def pnml_inputs(seed: int) -> Iterator[Tensor]:
-    """Training embeddings, unit-norm test embeddings (some outside of the span), log-probabilities, deviations."""
+    """Yield training embeddings, unit-norm test embeddings (one outside of the span), logits and deviations."""
     rng = np.random.default_rng(seed)
     train, test = rng.normal(size=(30, 6)), rng.normal(size=(8, 6))
     train[:, 4:] = 0
@@ -278,7 +278,7 @@ def pnml_inputs(seed: int) -> Iterator[Tensor]:
         yield torch.from_numpy(array)
 
 
-def test_gram_pnml_is_the_regret_of_the_stretched_embeddings() -> None:
+def test_gram_pnml_is_the_regret_of_the_scaled_embeddings() -> None:
     train, test, logits, deviations = pnml_inputs(seed=0)
     validation = draw(5, 3, seed=2)
     subspace = Subspace.fit(Correlation().update(train))
@@ -289,10 +289,10 @@ def test_gram_pnml_is_the_regret_of_the_stretched_embeddings() -> None:
         p = logits[i].softmax(0).numpy()
         expected = regret(p, float(subspace.xtg((factor * test[i])[None].numpy())[0]))
         assert float(found[i]) == pytest.approx(float(expected), rel=1e-9)
-    assert float(found[2]) == 0, "no deviation, no length"
+    assert float(found[2]) == 0  # no deviation
 
 
-def test_gram_pnml_pairs_the_rows() -> None:
+def test_gram_pnml_pairs_deviations_and_embeddings_of_the_same_sample() -> None:
     train, test, logits, deviations = pnml_inputs(seed=1)
     validation = draw(5, 3, seed=3)
     leverage = Subspace.fit(Correlation().update(train)).leverage(test)
@@ -301,12 +301,12 @@ def test_gram_pnml_pairs_the_rows() -> None:
         alone = gram_pnml_regret(logits[i : i + 1].log_softmax(1), leverage[i : i + 1], deviations[[i]], validation)
         assert float(found[i]) == pytest.approx(float(alone), rel=1e-12)
     grouped = torch.argsort(logits.argmax(1), stable=True)
-    assert not torch.equal(grouped, torch.arange(8)), "grouping by class should move rows"
+    assert not torch.equal(grouped, torch.arange(8))
     mispaired = gram_pnml_regret(logits.log_softmax(1), leverage, deviations[grouped], validation)
     assert not torch.allclose(mispaired, found)
 
 
-def test_gram_pnml_keeps_dtype_and_survives_taps_that_never_deviate() -> None:
+def test_gram_pnml_keeps_dtype_and_is_finite_for_zero_validation_deviations() -> None:
     _, _, logits, deviations = pnml_inputs(seed=2)
     found = gram_pnml_regret(logits.float().log_softmax(1), torch.ones(8), deviations.float(), torch.zeros(1, 3))
     assert found.dtype == torch.float32
@@ -314,12 +314,12 @@ def test_gram_pnml_keeps_dtype_and_survives_taps_that_never_deviate() -> None:
     assert float(found[2]) == 0
 
 
-def test_scores_refuse_shapes_that_do_not_fit() -> None:
+def test_scores_of_mismatched_shapes_raise() -> None:
     with pytest.raises(ValueError, match=r"got \(2, 3\) and \(2, 4\)"):
         gram_score(torch.ones(2, 3), torch.ones(2, 4))
     with pytest.raises(ValueError, match=r"m ≥ 1, got \(2, 3\) and \(0, 3\)"):
         gram_score(torch.ones(2, 3), torch.ones(0, 3))
     with pytest.raises(ValueError, match=r"\(2, 3\) and \(3,\)"):
         gram_pnml_regret(torch.zeros(2, 4), torch.ones(2), torch.ones(2, 3), torch.ones(3))
-    with pytest.raises(ValueError, match=r"same samples, got \(2, 2, 3\) rows"):
+    with pytest.raises(ValueError, match=r"as many .* got \(2, 2, 3\) rows"):
         gram_pnml_regret(torch.zeros(2, 4), torch.ones(2), torch.ones(3, 3), torch.ones(2, 3))

@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 
 from pnml.bench.methods import METHODS, Method, Odin, View
 
-from .tiny import blobs, image_set, noise
+from .synthetic import blobs, image_set, noise
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,65 +20,71 @@ if TYPE_CHECKING:
     from pnml import Detector
     from pnml.bench.zoo import Network
 
-MADE: dict[str, Callable[[], Method]] = {**METHODS, "odin-oracle": partial(Odin, oracle=True)}
+FACTORIES: dict[str, Callable[[], Method]] = {**METHODS, "odin-oracle": partial(Odin, oracle=True)}
 N = 40
 
 
-@pytest.fixture(scope="module", params=MADE)
+@pytest.fixture(scope="module", params=FACTORIES)
 def method(request: pytest.FixtureRequest, network: Network, train: View, detector: Detector) -> Method:
-    """Every method, fitted and in its first trial."""
-    made = MADE[request.param]().fit(train, detector)
+    """Return every method, fitted and in its first trial."""
+    fitted = FACTORIES[request.param]().fit(train, detector)
     ind, ood = View(network, image_set(blobs(N, seed=1)[0])), View(network, image_set(noise(N)))
-    rows = next(iter(made.trials(ind, ood)))
+    rows = next(iter(fitted.trials(ind, ood)))
     assert len(torch.arange(N)[rows]) >= 0.9 * N
-    return made
+    return fitted
 
 
 @pytest.fixture(params=["score", "score_with_pnml"])
 def score(request: pytest.FixtureRequest, method: Method) -> Callable[[View], Tensor]:
-    """Its score, alone and with pNML."""
-    found: Callable[[View], Tensor] = getattr(method, request.param)
-    return found
+    """Return the score alone or combined with pNML."""
+    score: Callable[[View], Tensor] = getattr(method, request.param)
+    return score
 
 
 @pytest.fixture
 def images() -> np.ndarray:
-    """In-distribution images and noise, mixed."""
+    """Return in-distribution images followed by noise."""
     return np.concatenate([blobs(9, seed=2)[0], noise(9, seed=2)])
 
 
-def test_one_finite_score_per_sample(score: Callable[[View], Tensor], network: Network, images: np.ndarray) -> None:
+def test_scores_are_finite_and_one_per_sample(
+    score: Callable[[View], Tensor], network: Network, images: np.ndarray
+) -> None:
     scores = score(View(network, image_set(images)))
     assert scores.shape == (18,)
     assert scores.isfinite().all()
 
 
-def test_independent_of_batch_size(score: Callable[[View], Tensor], network: Network, images: np.ndarray) -> None:
+def test_scores_do_not_depend_on_batch_size(
+    score: Callable[[View], Tensor], network: Network, images: np.ndarray
+) -> None:
     whole, single = (score(View(network, image_set(images), batch_size=size)) for size in (18, 1))
     torch.testing.assert_close(whole, single, rtol=1e-3, atol=1e-5)
 
 
-def test_order_equivariant(score: Callable[[View], Tensor], network: Network, images: np.ndarray) -> None:
+def test_scores_follow_the_order_of_images(
+    score: Callable[[View], Tensor], network: Network, images: np.ndarray
+) -> None:
     order = np.random.default_rng(0).permutation(len(images))
     scores, shuffled = (score(View(network, image_set(one))) for one in (images, images[order]))
     torch.testing.assert_close(scores[order], shuffled, rtol=1e-3, atol=1e-5)
 
 
-def test_deterministic(score: Callable[[View], Tensor], network: Network, images: np.ndarray) -> None:
+def test_scores_are_deterministic(score: Callable[[View], Tensor], network: Network, images: np.ndarray) -> None:
     first, second = (score(View(network, image_set(images))) for _ in range(2))
     assert torch.equal(first, second)
 
 
-def test_fit_and_score_leave_the_network_alone(
+def test_fit_and_score_do_not_change_the_network(
     method: Method, network: Network, train: View, detector: Detector, images: np.ndarray
 ) -> None:
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     needs_grad = [parameter.requires_grad for parameter in network.parameters()]
-    made = type(method)().fit(train, detector)
+    other = type(method)().fit(train, detector)
     view = View(network, image_set(images))
-    for _ in made.trials(view, view):
-        made.score(view)
-        made.score_with_pnml(view)
+    for _ in other.trials(view, view):
+        other.score(view)
+        other.score_with_pnml(view)
         break
     assert not any(module.training for module in network.modules())
     assert all(torch.equal(before[name], tensor) for name, tensor in network.state_dict().items())
@@ -87,7 +93,7 @@ def test_fit_and_score_leave_the_network_alone(
     assert torch.is_grad_enabled()
 
 
-def test_larger_for_noise_than_for_images_like_the_training_set(
+def test_scores_are_larger_for_noise_than_for_in_distribution_images(
     score: Callable[[View], Tensor], network: Network
 ) -> None:
     ind, ood = (score(View(network, image_set(one))) for one in (blobs(30, seed=3)[0], noise(30, seed=3)))

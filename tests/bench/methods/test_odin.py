@@ -11,7 +11,7 @@ from pnml.bench.methods import Odin, View
 from pnml.bench.methods import odin as odin_module
 from pnml.bench.methods.odin import EPSILONS, direction
 
-from .tiny import blobs, image_set, noise
+from .synthetic import blobs, image_set, noise
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,7 +23,7 @@ GRID = (0.0, 0.0005, 0.001, 0.0014, 0.002, 0.0024, 0.005, 0.01, 0.05, 0.1)
 
 
 def naive(network: Network, images: np.ndarray, epsilons: tuple[float, ...]) -> list[tuple[np.ndarray, Tensor]]:
-    """Perturb one image at a time in [0, 1] space; for each ε, give the scores and the embeddings."""
+    """Perturb one image at a time in [0, 1] space; return the scores and the embeddings for each ε."""
     mean, std = network.normalise.mean, network.normalise.std
     found = []
     for image in images:
@@ -44,11 +44,11 @@ def images() -> np.ndarray:
     return np.concatenate([blobs(6, seed=5)[0], noise(6, seed=5)])
 
 
-def test_grid_is_the_papers() -> None:
+def test_epsilon_grid_is_that_of_the_paper() -> None:
     assert EPSILONS == GRID
 
 
-def test_score_is_that_of_the_image_moved_by_epsilon(
+def test_scores_are_those_of_images_perturbed_by_epsilon(
     network: Network, train: View, detector: Detector, images: np.ndarray
 ) -> None:
     method = Odin().fit(train, detector)
@@ -59,7 +59,7 @@ def test_score_is_that_of_the_image_moved_by_epsilon(
     torch.testing.assert_close(method.score_with_pnml(view).double(), regret, rtol=1e-3, atol=1e-6)
 
 
-def test_epsilon_makes_the_network_surest_of_training_images(network: Network, train: View, detector: Detector) -> None:
+def test_epsilon_minimises_the_mean_score_of_training_images(network: Network, train: View, detector: Detector) -> None:
     some = View(network, train.images.take(24))
     method = Odin().fit(some, detector)
     means = [scores.mean() for scores, _ in naive(network, np.asarray(some.images.images), GRID)]
@@ -67,31 +67,31 @@ def test_epsilon_makes_the_network_surest_of_training_images(network: Network, t
     assert method.settings == {"epsilon": method.epsilon, "epsilon_with_pnml": method.epsilon, "oracle": False}
 
 
-def test_epsilon_is_chosen_on_a_seeded_draw(
+def test_epsilon_is_selected_on_a_seeded_sample(
     network: Network, train: View, detector: Detector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(odin_module, "CHOSEN_ON", 4)
+    monkeypatch.setattr(odin_module, "SELECTION_IMAGES", 4)
     seen: list[tuple[int, float]] = []
 
-    def watched(view: View, epsilons: tuple[float, ...]) -> dict[float, object]:
+    def recording(view: View, epsilons: tuple[float, ...]) -> dict[float, object]:
         seen.append((len(view), float(np.asarray(view.images.images).mean())))
         return dict(original(view, epsilons))
 
     original = odin_module.perturbed_outputs
-    monkeypatch.setattr(odin_module, "perturbed_outputs", watched)
+    monkeypatch.setattr(odin_module, "perturbed_outputs", recording)
     for seed in (0, 0, 1):
         Odin(seed=seed).fit(train, detector)
     assert [n for n, _ in seen] == [4, 4, 4]
     assert seen[0] == seen[1] != seen[2]
 
 
-def test_oracle_chooses_on_the_ood_set_itself(network: Network, train: View, detector: Detector) -> None:
-    here, there = blobs(20, seed=6)[0], blobs(20, seed=7)[0] // 2
+def test_oracle_selects_epsilon_by_auroc_on_the_ood_set(network: Network, train: View, detector: Detector) -> None:
+    ind, ood = blobs(20, seed=6)[0], blobs(20, seed=7)[0] // 2
     method = Odin(oracle=True).fit(train, detector)
-    rows = list(method.trials(View(network, image_set(here)), View(network, image_set(there))))
+    rows = list(method.trials(View(network, image_set(ind)), View(network, image_set(ood))))
     assert rows == [slice(None)]
     labels = [0] * 20 + [1] * 20
-    found = list(zip(*(naive(network, one, GRID) for one in (here, there)), strict=True))
+    found = list(zip(*(naive(network, one, GRID) for one in (ind, ood)), strict=True))
     alone = [roc_auc_score(labels, np.concatenate([scores for scores, _ in pair])) for pair in found]
     regret = [
         roc_auc_score(labels, torch.cat([detector.score(embeddings) for _, embeddings in pair]).numpy())
@@ -101,7 +101,7 @@ def test_oracle_chooses_on_the_ood_set_itself(network: Network, train: View, det
     assert regret[GRID.index(method.epsilon_with_pnml)] == pytest.approx(max(regret), abs=0.01)
 
 
-def test_direction_is_a_sign_divided_by_the_deviation_of_each_channel(network: Network, train: View) -> None:
+def test_direction_is_the_sign_divided_by_the_std_of_each_channel(network: Network, train: View) -> None:
     x = next(iter(train.inputs("test")))
     with torch.inference_mode():
         steps = direction(network, x)

@@ -1,4 +1,4 @@
-"""The peers of pytorch-ood: each gets the right rows, labels and layers, which explicit computations tell."""
+"""Compare the peers of pytorch-ood and the regrets with explicit computations of their scores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pnml.bench.methods import GROUPS, METHODS, PEERS, REGRETS, Method, MethodFa
 from pnml.bench.zoo import create
 from pnml.bench.zoo.densenet import DenseNet
 
-from .tiny import CLASSES, blobs, image_set, noise
+from .synthetic import CLASSES, blobs, image_set, noise
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ TRAIN, LABELS = blobs(180, seed=0)
 
 @pytest.fixture(scope="module")
 def labelled(network: Network) -> View:
-    return View(network, ImageSet("made", TRAIN, LABELS.astype(np.int64), "train", ""), batch_size=32)
+    return View(network, ImageSet("synthetic", TRAIN, LABELS.astype(np.int64), "train", ""), batch_size=32)
 
 
 @pytest.fixture(scope="module", params=[*PEERS, *REGRETS])
@@ -49,7 +49,7 @@ def arrays(view: View) -> tuple[Array, Array]:
 
 
 class Oracle:
-    """Every peer from its paper's formula, in float64."""
+    """Every score computed from the formula in its paper, in float64."""
 
     def __init__(self, train: View) -> None:
         self.z, self.logits = arrays(train)
@@ -123,7 +123,7 @@ class Oracle:
 
 @pytest.fixture(scope="module")
 def conditioned() -> tuple[View, View]:
-    """Return a training and a test view of made embeddings that float32 resolves: see :func:`rounding`."""
+    """Return a training and a test view of embeddings that are well conditioned in float32; see :func:`rounding`."""
     rng = np.random.default_rng(0)
     network = DenseNet(CLASSES, depth=1, growth=8).eval()
     width = network.head.in_features
@@ -136,17 +136,17 @@ def conditioned() -> tuple[View, View]:
     def rows(y: Array) -> Array:
         return np.abs(rng.normal(size=(len(y), width)) * deviation + 6 * np.eye(CLASSES, width)[y])
 
-    return made_view(rows(labels), labels, network), made_view(rows(labels[:18]), None, network)
+    return view_of(rows(labels), labels, network), view_of(rows(labels[:18]), None, network)
 
 
 def rounding(train: View) -> float:
-    """Return what float32 can be off by in sums over M features after solving with the training correlation: M κ ε."""
+    """Return M κ ε: how far float32 sums over M features are off after solving with the training correlation."""
     z, _ = arrays(train)
     return float(z.shape[1] * np.linalg.cond(z.T @ z) * np.finfo(np.float32).eps)
 
 
 @pytest.mark.parametrize("name", [*PEERS, *REGRETS])
-def test_scores_are_those_of_an_explicit_computation(name: str, conditioned: tuple[View, View]) -> None:
+def test_scores_equal_those_of_an_explicit_computation(name: str, conditioned: tuple[View, View]) -> None:
     train, view = conditioned
     head = train.network.head
     method = {**PEERS, **REGRETS}[name]().fit(train, Detector(head.weight.detach(), head.bias.detach()))
@@ -155,11 +155,11 @@ def test_scores_are_those_of_an_explicit_computation(name: str, conditioned: tup
     atol = rounding(train) * np.abs(expected).max()
     np.testing.assert_allclose(method.score(view).numpy(), expected, rtol=0, atol=atol)
     order = np.random.default_rng(0).permutation(len(expected))
-    shuffled = made_view(view.embeddings.numpy()[order], None, view.network)
+    shuffled = view_of(view.embeddings.numpy()[order], None, view.network)
     np.testing.assert_allclose(method.score(shuffled).numpy(), expected[order], rtol=0, atol=atol)
 
 
-def test_network_and_gradients_are_left_alone(
+def test_fit_and_score_do_not_change_the_network(
     method: Method, labelled: View, detector: Detector, images: Array
 ) -> None:
     network = labelled.network
@@ -171,17 +171,17 @@ def test_network_and_gradients_are_left_alone(
     assert torch.is_grad_enabled()
 
 
-def test_larger_means_more_out_of_distribution(method: Method, network: Network) -> None:
+def test_scores_are_larger_for_noise_than_for_in_distribution_images(method: Method, network: Network) -> None:
     ind, ood = (method.score(View(network, image_set(one))) for one in (blobs(30, seed=3)[0], noise(30, seed=3)))
     assert roc_auc_score([0] * 30 + [1] * 30, torch.cat([ind, ood]).numpy()) > 0.9
 
 
-def test_with_pnml_there_is_nothing(method: Method, labelled: View) -> None:
-    with pytest.raises(ValueError, match=f"what {method.name} is with pNML is not defined"):
+def test_score_with_pnml_raises_for_peers(method: Method, labelled: View) -> None:
+    with pytest.raises(ValueError, match=f"{method.name} has no combination with pNML"):
         method.score_with_pnml(labelled)
 
 
-def test_settings_state_the_packages_defaults(labelled: View, detector: Detector) -> None:
+def test_settings_record_the_defaults_of_the_package(labelled: View, detector: Detector) -> None:
     width = labelled.network.head.in_features
     stated = {name: peer().fit(labelled, detector).settings for name, peer in PEERS.items()}
     assert all(settings.pop("class").startswith("pytorch-ood 0.") for settings in stated.values())
@@ -195,7 +195,7 @@ def test_settings_state_the_packages_defaults(labelled: View, detector: Detector
     }
 
 
-def test_settings_of_the_regrets_state_their_length_and_noise(labelled: View, detector: Detector) -> None:
+def test_settings_of_regrets_record_length_and_label_noise(labelled: View, detector: Detector) -> None:
     oracle = Oracle(labelled)
     stated = {name: regret().fit(labelled, detector).settings for name, regret in REGRETS.items()}
     auto, _ = balanced_head(oracle.z, oracle.weight, oracle.bias)
@@ -210,15 +210,15 @@ def test_settings_of_the_regrets_state_their_length_and_noise(labelled: View, de
 
 
 @pytest.mark.parametrize(("width", "d"), [(342, 171), (512, 256), (768, 512), (2048, 1000)])
-def test_vim_leaves_something_outside_of_its_subspace(width: int, d: int) -> None:
+def test_vim_dimension_is_smaller_than_the_number_of_features(width: int, d: int) -> None:
     network = create("resnet-20", 10)
     network.linear = torch.nn.Linear(width, 10)
-    assert PEERS["vim"]().arguments(network)["d"] == d  # type: ignore[attr-defined]
+    assert PEERS["vim"]().constructor_arguments(network)["d"] == d  # type: ignore[attr-defined]
 
 
-def made_view(embeddings: Array, labels: Array | None, network: Network) -> View:
-    """Give a view of images that were never drawn."""
-    images = ImageSet("made", np.zeros((len(embeddings), 4, 4, 3), np.uint8), labels, "train", "")
+def view_of(embeddings: Array, labels: Array | None, network: Network) -> View:
+    """Return a view with the given embeddings."""
+    images = ImageSet("synthetic", np.zeros((len(embeddings), 4, 4, 3), np.uint8), labels, "train", "")
     view = View(network, images)
     rows = torch.from_numpy(embeddings).float()
     with torch.no_grad():
@@ -229,30 +229,32 @@ def made_view(embeddings: Array, labels: Array | None, network: Network) -> View
 @pytest.mark.parametrize(
     ("name", "n", "labels", "reason"),
     [
-        ("knn", 30, None, "knn needs labels, and ImageSet"),
-        ("knn", 30, np.arange(30) % 10, "knn failed when fitted on 30 images of 10 of 10 classes: ValueError: k=50"),
+        ("knn", 30, None, "knn needs labels, but ImageSet"),
+        ("knn", 30, np.arange(30) % 10, "knn failed when fitting on 30 images of 10 of 10 classes: ValueError: k=50"),
         ("mahalanobis", 30, 2 * (np.arange(30) % 5), "on 30 images of 5 of 10 classes: AssertionError$"),
         ("she", 60, np.arange(60) % 9, "of 9 of 10 classes: it needs images of every class"),
     ],
 )
-def test_a_peer_that_cannot_be_fitted_says_why(name: str, n: int, labels: Array | None, reason: str) -> None:
+def test_fit_raises_with_the_reason_when_a_peer_cannot_be_fitted(
+    name: str, n: int, labels: Array | None, reason: str
+) -> None:
     network = create("resnet-20", 10).eval()
-    train = made_view(np.random.default_rng(0).random((n, 64)), labels, network)
+    train = view_of(np.random.default_rng(0).random((n, 64)), labels, network)
     with pytest.raises(MethodFailedError, match=reason):
         PEERS[name]().fit(train, Detector(network.head.weight, network.head.bias))
 
 
-def test_scores_that_are_no_numbers_are_refused() -> None:
+def test_score_raises_when_a_peer_returns_nan() -> None:
     network = create("resnet-20", 10).eval()
     with torch.no_grad():
         network.head.bias.zero_()
-    view = made_view(np.zeros((60, 64)), np.arange(60) % 10, network)
+    view = view_of(np.zeros((60, 64)), np.arange(60) % 10, network)
     vim = PEERS["vim"]().fit(view, Detector(network.head.weight, network.head.bias))
-    with pytest.raises(MethodFailedError, match="vim gave 60 of 60 scores"):
+    with pytest.raises(MethodFailedError, match="vim returned NaN for 60 of 60 scores"):
         vim.score(view)
 
 
-def test_groups_hold_the_papers_methods_and_those_to_compare() -> None:
+def test_groups_contain_the_methods_of_the_paper_and_the_leaderboard() -> None:
     assert GROUPS["all"] == tuple(METHODS)
     assert set(GROUPS["peers"]) == {"baseline", "energy", *PEERS, *REGRETS}
     assert len(PEERS) == 11

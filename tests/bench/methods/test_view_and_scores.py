@@ -8,10 +8,10 @@ import torch
 from scipy.special import logsumexp, softmax
 
 from pnml.bench.methods import METHODS, Baseline, Energy, GramMethod, View
-from pnml.bench.methods.gram import splits
+from pnml.bench.methods.gram import validation_splits
 from pnml.bench.zoo.densenet import DenseNet
 
-from .tiny import CLASSES, blobs, image_set, noise
+from .synthetic import CLASSES, blobs, image_set, noise
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,13 +27,13 @@ def view(network: Network) -> View:
     return View(network, image_set(np.concatenate([blobs(10, seed=8)[0], noise(10, seed=8)])), batch_size=6)
 
 
-def naive_regret(embeddings: np.ndarray, train: np.ndarray, network: Network, stretch: np.ndarray) -> np.ndarray:
-    """Apply the theorem row by row, to unit embeddings stretched before the leverage."""
+def naive_regret(embeddings: np.ndarray, train: np.ndarray, network: Network, scale: np.ndarray) -> np.ndarray:
+    """Compute the regret row by row, from unit-norm embeddings whose leverage is multiplied by ``scale``."""
     weight, bias = (tensor.detach().double().numpy() for tensor in (network.head.weight, network.head.bias))
     unit_train = train / np.linalg.norm(train, axis=1, keepdims=True)
     inverse = np.linalg.inv(unit_train.T @ unit_train)
     regrets = []
-    for x, s in zip(embeddings, stretch, strict=True):
+    for x, s in zip(embeddings, scale, strict=True):
         unit = x / np.linalg.norm(x)
         p = softmax(weight @ unit + bias)
         h = s * unit @ inverse @ unit
@@ -42,7 +42,7 @@ def naive_regret(embeddings: np.ndarray, train: np.ndarray, network: Network, st
     return np.asarray(regrets)
 
 
-def test_outputs_are_those_of_the_network(network: Network, view: View) -> None:
+def test_view_outputs_are_those_of_the_network(network: Network, view: View) -> None:
     pixels = torch.from_numpy(np.asarray(view.images.images)).permute(0, 3, 1, 2)
     with torch.no_grad():
         x = (pixels / 255 - network.normalise.mean) / network.normalise.std
@@ -51,7 +51,7 @@ def test_outputs_are_those_of_the_network(network: Network, view: View) -> None:
     torch.testing.assert_close(network.head(view.embeddings), view.logits)
 
 
-def test_every_pass_is_shown(network: Network) -> None:
+def test_view_reports_every_pass_to_track(network: Network) -> None:
     passes = []
 
     def track(batches: Iterable[Tensor], what: str, count: int) -> Iterable[Tensor]:
@@ -60,15 +60,17 @@ def test_every_pass_is_shown(network: Network) -> None:
 
     view = View(network, image_set(noise(7)), batch_size=3, track=track)
     assert len(view.embeddings) == len(view.logits) == len(view) == 7
-    assert passes == [("made test: embedding", 3)]
+    assert passes == [("synthetic test: embedding", 3)]
 
 
-def test_network_in_training_mode_is_refused() -> None:
+def test_view_of_network_in_training_mode_raises() -> None:
     with pytest.raises(ValueError, match=r"network\.eval\(\)"):
         View(DenseNet(CLASSES, depth=1), image_set(noise(2)))
 
 
-def test_baseline_and_energy(network: Network, train: View, detector: Detector, view: View) -> None:
+def test_baseline_and_energy_scores_match_their_formulas(
+    network: Network, train: View, detector: Detector, view: View
+) -> None:
     logits = view.logits.double().numpy()
     baseline, energy = Baseline().fit(train, detector), Energy().fit(train, detector)
     np.testing.assert_allclose(baseline.score(view).numpy(), 1 - softmax(logits, axis=1).max(axis=1), atol=1e-12)
@@ -78,7 +80,7 @@ def test_baseline_and_energy(network: Network, train: View, detector: Detector, 
         np.testing.assert_allclose(method.score_with_pnml(view).numpy(), expected, rtol=1e-3)
 
 
-def test_gram_is_compared_with_the_tenth_held_out(
+def test_gram_method_normalises_by_the_held_out_tenth(
     network: Network, train: View, detector: Detector, view: View
 ) -> None:
     method = GramMethod().fit(train, detector)
@@ -87,19 +89,18 @@ def test_gram_is_compared_with_the_tenth_held_out(
     ind = View(network, image_set(blobs(30, seed=9)[0]))
     deviations = [method.gram.deviations(network, one.inputs("test")).double().numpy() for one in (ind, view)]
     trials = 0
-    for rows, (held_out, rest) in zip(method.trials(ind, view), splits(30), strict=True):
+    for rows, (held_out, rest) in zip(method.trials(ind, view), validation_splits(30), strict=True):
         trials += 1
-        assert rows is not None
         np.testing.assert_array_equal(rows, rest)
         validation = deviations[0][held_out]
         scores = (deviations[1] / (validation.sum(axis=0) + 1e-7)).mean(axis=1)
         np.testing.assert_allclose(method.score(view).numpy(), scores, rtol=1e-4)
-        stretch = (deviations[1] / np.maximum(validation.std(axis=0), 1e-7)).mean(axis=1)
-        expected = naive_regret(view.embeddings.numpy(), train.embeddings.numpy(), network, stretch)
+        scale = (deviations[1] / np.maximum(validation.std(axis=0), 1e-7)).mean(axis=1)
+        expected = naive_regret(view.embeddings.numpy(), train.embeddings.numpy(), network, scale)
         np.testing.assert_allclose(method.score_with_pnml(view).numpy(), expected, rtol=1e-3)
     assert trials == 10
 
 
-def test_registry_names_are_the_papers() -> None:
+def test_methods_have_the_names_of_the_paper() -> None:
     assert list(METHODS) == ["baseline", "odin", "gram", "oecc", "energy"]
     assert all(name == method.name for name, method in METHODS.items())

@@ -1,7 +1,7 @@
-"""Scores for out-of-distribution detection, one per file; a larger score means more out-of-distribution.
+"""Scores for out-of-distribution detection: a larger score means more out-of-distribution.
 
-``METHODS`` holds what the paper compares with and builds on, ``REGRETS`` ours as methods of their own, and ``PEERS``
-the detectors of the pytorch-ood package.
+``METHODS`` are the methods of the paper, ``REGRETS`` the pNML regret as a method of its own, and ``PEERS`` the
+detectors of the pytorch-ood package.
 
 >>> from pnml.bench.methods import METHODS, PEERS, REGRETS
 >>> list(METHODS), list(REGRETS)
@@ -14,10 +14,9 @@ from __future__ import annotations
 
 from pnml.bench.methods import peers as _peers
 from pnml.bench.methods.energy import Energy
-from pnml.bench.methods.gram_method import GramMethod
+from pnml.bench.methods.gram_method import GramMethod, Oecc
 from pnml.bench.methods.msp import Baseline
 from pnml.bench.methods.odin import Odin
-from pnml.bench.methods.oecc import Oecc
 from pnml.bench.methods.protocol import Method, MethodFailedError
 from pnml.bench.methods.regret import AutoRegret, PaperRegret
 from pnml.bench.methods.view import Outputs, View
@@ -42,7 +41,7 @@ PEERS: dict[str, type[Method]] = {
 }
 ALL_METHODS = {**METHODS, **REGRETS, **PEERS}
 GROUPS = {"all": tuple(METHODS), "peers": ("baseline", "energy", *REGRETS, *PEERS)}
-"""Names that stand for several methods: the paper's, and those that a leaderboard compares."""
+"""Names of groups of methods: those of the paper, and those of the leaderboard."""
 
 __all__ = [
     "ALL_METHODS",

@@ -1,4 +1,4 @@
-"""Energy (Liu et al., 2020) at temperature 1. The paper scores the network tuned for it with this."""
+"""Energy (Liu et al., 2020) at temperature 1; the paper applies it to a network tuned with the energy loss."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def energy_score(logits: Tensor) -> Tensor:
-    """Give −logsumexp of logits (n, C), shape (n,), in float64.
+    """Return −logsumexp of logits (n, C), shape (n,), in float64.
 
     >>> import torch
     >>> energy_score(torch.tensor([[0.0, 0.0]]))
@@ -23,10 +23,10 @@ def energy_score(logits: Tensor) -> Tensor:
 
 
 class Energy(Method):
-    """−logsumexp of the logits; with pNML, the regret."""
+    """−logsumexp of the logits; combined with pNML, the regret."""
 
     name = "energy"
 
     def score(self, view: View) -> Tensor:
-        """Give the energy of every image, shape (n,)."""
+        """Return the energy of every image, shape (n,)."""
         return energy_score(view.logits)

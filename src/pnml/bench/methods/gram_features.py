@@ -1,11 +1,11 @@
-"""Gram features (Sastry and Oore, 2020): how strongly each channel of an activation moves with all the others.
+"""Gram features (Sastry and Oore, 2020): how strongly each channel of an activation correlates with all others.
 
-Of an activation with channels × pixels matrix ``F`` the feature of order ``k`` is, per channel, the row sum of the Gram
-matrix ``(F^k)(F^k)ᵀ`` (powers elementwise), and of that the signed k-th root. A row sum needs no Gram matrix::
+For an activation with channels × pixels matrix ``F``, the features of order ``k`` are the signed k-th roots of the row
+sums of the Gram matrix ``(F^k)(F^k)ᵀ`` (powers elementwise). The row sums do not need the Gram matrix::
 
     Σ_j Σ_p F_ip^k F_jp^k = Σ_p F_ip^k s_p    with    s_p = Σ_j F_jp^k
 
-so an order costs channels × pixels instead of channels² × pixels.
+so an order costs channels × pixels operations instead of channels² × pixels.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 ORDERS = 10
 _MARGIN = 1e-6
-_CPU_PIECE, _PIECE = 1 << 16, 1 << 24  # elements at a time: what a processor's cache holds; what bounds the memory
+_CPU_CHUNK, _CHUNK = 1 << 16, 1 << 24  # elements per chunk: fits a CPU's cache; bounds the memory of a GPU
 
 
 def gram_features(activation: Tensor) -> Tensor:
-    """Give the Gram features of orders 1 to 10.
+    """Return the Gram features of orders 1 to 10.
 
-    Order 10 holds twentieth powers: float32 overflows there from activations of 50 on, and loses those below 0.005 to
-    zero. Powers and sums are therefore taken in float64, which is safe for magnitudes from 1e-15 to 1e15.
+    Order 10 needs twentieth powers: in float32 these overflow for activations above 50 and underflow below 0.005.
+    Powers and sums are therefore computed in float64, which is safe for magnitudes from 1e-15 to 1e15.
 
     Args:
         activation: shape (n, channels, height, width) or (n, channels, pixels).
@@ -40,14 +40,14 @@ def gram_features(activation: Tensor) -> Tensor:
             [ 7.2801, 10.8167]])
     """
     if activation.ndim < 3:
-        raise ValueError(f"an activation must have shape (n, channels, pixels...), got {tuple(activation.shape)}")
-    piece = _CPU_PIECE if activation.device.type == "cpu" else _PIECE
-    samples = max(1, piece // max(1, activation.shape[1:].numel()))
-    return torch.cat([features_at_once(part) for part in torch.split(activation, samples)])
+        raise ValueError(f"expected an activation of shape (n, channels, pixels...), got {tuple(activation.shape)}")
+    chunk = _CPU_CHUNK if activation.device.type == "cpu" else _CHUNK
+    samples = max(1, chunk // max(1, activation.shape[1:].numel()))
+    return torch.cat([gram_features_of_batch(part) for part in torch.split(activation, samples)])
 
 
-def features_at_once(activation: Tensor) -> Tensor:
-    """Compute :func:`gram_features` of all samples together, as is best where ``torch.compile`` fuses the orders."""
+def gram_features_of_batch(activation: Tensor) -> Tensor:
+    """Compute :func:`gram_features` without chunks, for ``torch.compile``, which fuses the orders."""
     x = activation.flatten(2).double()
     power, sums = x, []
     for order in range(1, ORDERS + 1):
@@ -60,24 +60,24 @@ def features_at_once(activation: Tensor) -> Tensor:
 
 
 class GramRanges:
-    """The smallest and largest value of every feature, for every predicted class: a statistic that streams and merges.
+    """The minimum and maximum of every feature for every predicted class; can be updated and merged.
 
-    The features of all taps stand side by side, F in all. A class that was never predicted has no range: its minimum is
-    infinity and its maximum is minus infinity.
+    The features of all taps are concatenated to F features. A class that was never predicted has no range: its minimum
+    is infinity and its maximum is minus infinity.
 
     Args:
         n_classes: number of classes.
-        tap_sizes: how many features each tap has; they sum to F.
-        device: where the features are.
+        tap_sizes: the number of features of each tap, F in total.
+        device: the device of the features.
 
     Attributes:
         minimum, maximum: shape (classes, F).
 
     >>> ranges = GramRanges(n_classes=3, tap_sizes=[2, 1])
-    >>> seen = torch.tensor([[1.0, 5.0, 2.0], [2.0, 4.0, 2.0]])
-    >>> ranges.update(seen, predicted=torch.tensor([0, 0])).maximum[0]
+    >>> features = torch.tensor([[1.0, 5.0, 2.0], [2.0, 4.0, 2.0]])
+    >>> ranges.update(features, predicted=torch.tensor([0, 0])).maximum[0]
     tensor([2., 5., 2.])
-    >>> ranges.deviations(torch.tensor([[1.5, 10.0, 1.0]]), predicted=torch.tensor([0]))  # twice 5, half of 2
+    >>> ranges.deviations(torch.tensor([[1.5, 10.0, 1.0]]), predicted=torch.tensor([0]))  # (10 - 5) / 5 and (2 - 1) / 2
     tensor([[1.0000, 0.5000]])
     """
 
@@ -89,11 +89,11 @@ class GramRanges:
 
     @property
     def n_classes(self) -> int:
-        """How many classes there are, predicted or not."""
+        """The number of classes, predicted or not."""
         return len(self.minimum)
 
     def update(self, values: Tensor, predicted: Tensor) -> GramRanges:
-        """Widen the ranges by features (n, F) of samples of the predicted classes (n,), and return self."""
+        """Extend the ranges by features (n, F) of samples with predicted classes (n,), and return self."""
         self._check(values)
         index = predicted[:, None].expand_as(values)
         self.minimum = self.minimum.scatter_reduce(0, index, values, "amin")
@@ -101,11 +101,11 @@ class GramRanges:
         return self
 
     def __add__(self, other: GramRanges) -> GramRanges:
-        """Merge the ranges of two sets of samples into new ones."""
+        """Return the ranges of both sets of samples together."""
         if not isinstance(other, GramRanges):
             return NotImplemented
         if (self.n_classes, self.tap_sizes) != (other.n_classes, other.tap_sizes):
-            raise ValueError(f"cannot merge {self} with {other}: they are of different networks")
+            raise ValueError(f"cannot merge {self} with {other}: expected ranges of the same network")
         merged = GramRanges(self.n_classes, self.tap_sizes, self.minimum.device)
         merged.minimum = torch.minimum(self.minimum, other.minimum.to(self.minimum.device))
         merged.maximum = torch.maximum(self.maximum, other.maximum.to(self.maximum.device))
@@ -115,21 +115,21 @@ class GramRanges:
         return f"GramRanges(n_classes={self.n_classes}, tap_sizes={self.tap_sizes})"
 
     def check(self) -> GramRanges:
-        """Return self, unless a feature was not finite."""
+        """Return self; raise a ``ValueError`` if a feature is not finite."""
         bad = self.minimum.isnan() | (self.minimum == -torch.inf) | (self.maximum == torch.inf)
         if bool(bad.any()):
             first = int(bad.any(0).nonzero()[0])
             tap = int((torch.tensor(self.tap_sizes).cumsum(0) <= first).sum())
             raise ValueError(
-                f"features of tap {tap} are not finite: the activations there are too large, or not a number"
+                f"features of tap {tap} are not finite: the activations there are NaN, infinite or too large"
             )
         return self
 
     def deviations(self, values: Tensor, predicted: Tensor) -> Tensor:
-        """Give how far samples leave the range of their class, relative to its ends, summed over each tap: (n, taps).
+        """Return the relative distances of samples from the range of their class, summed over each tap: (n, taps).
 
-        A feature v outside of [min, max] adds (min − v) / |min + 1e-6| or (v − max) / |max + 1e-6|. A class without a
-        range stands in with that of all classes together: wide, but finite.
+        A feature v outside of [min, max] adds (min − v) / |min + 1e-6| or (v − max) / |max + 1e-6|. For a class without
+        a range, the range over all classes is used.
 
         Args:
             values: features, shape (n, F).
@@ -140,16 +140,17 @@ class GramRanges:
         has_range = low <= high
         low = torch.where(has_range, low, self.minimum.amin(0))
         high = torch.where(has_range, high, self.maximum.amax(0))
-        outside = (low - values).relu() / _size(low) + (values - high).relu() / _size(high)
+        outside = (low - values).relu() / _magnitude(low) + (values - high).relu() / _magnitude(high)
         return torch.stack([tap.sum(1) for tap in torch.split(outside, self.tap_sizes, dim=1)], dim=1)
 
     def _check(self, values: Tensor) -> None:
         if values.ndim != 2 or values.shape[1] != self.minimum.shape[1]:
             raise ValueError(
-                f"expected features of shape (n, {self.minimum.shape[1]}), got {tuple(values.shape)}: another network's"
+                f"expected features of shape (n, {self.minimum.shape[1]}), got {tuple(values.shape)}: "
+                "use the network that the ranges were fitted on"
             )
 
 
-def _size(end: Tensor) -> Tensor:
-    """How large the end of a range is; never 0, so that a feature inside adds 0 and not 0/0."""
-    return (end + _MARGIN).abs().clamp_min(torch.finfo(end.dtype).tiny)
+def _magnitude(bound: Tensor) -> Tensor:
+    """Return |bound + 1e-6|, but never 0, so that a feature within the range adds 0 and not 0/0."""
+    return (bound + _MARGIN).abs().clamp_min(torch.finfo(bound.dtype).tiny)

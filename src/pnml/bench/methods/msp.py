@@ -1,4 +1,4 @@
-"""Baseline (Hendrycks and Gimpel, 2017): how far the largest softmax probability is from 1."""
+"""Baseline (Hendrycks and Gimpel, 2017): 1 − the maximum softmax probability (MSP)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def msp_score(logits: Tensor) -> Tensor:
-    """Give 1 − max softmax of logits (n, C), shape (n,), in float64.
+    """Return 1 − max softmax of logits (n, C), shape (n,), in float64.
 
     >>> import torch
     >>> msp_score(torch.tensor([[0.0, 0.0], [100.0, 0.0]]))
@@ -23,10 +23,10 @@ def msp_score(logits: Tensor) -> Tensor:
 
 
 class Baseline(Method):
-    """1 − max softmax; with pNML, the regret."""
+    """1 − max softmax; combined with pNML, the regret."""
 
     name = "baseline"
 
     def score(self, view: View) -> Tensor:
-        """Give 1 − max softmax of every image, shape (n,)."""
+        """Return 1 − max softmax of every image, shape (n,)."""
         return msp_score(view.logits)

@@ -1,8 +1,8 @@
-"""Peers: the detectors of the pytorch-ood package, in the same run as ours and on the same embeddings.
+"""Peers: the detectors of the pytorch-ood package, run on the same embeddings as our methods.
 
-They are run, not rewritten: fitted on a view's training embeddings, logits and labels, with the package's own
-defaults, which :attr:`Peer.settings` states. What they would be with pNML is not defined; they have their own score
-alone. A peer that fails says so with a :class:`~pnml.bench.methods.protocol.MethodFailedError`.
+Each peer is fitted on the training embeddings, logits and labels of a view with the package's own defaults, which
+:attr:`Peer.settings` records. Peers have no combination with pNML. A peer that fails raises a
+:class:`~pnml.bench.methods.protocol.MethodFailedError`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pnml.bench.zoo import Network
     from pnml.core.detector import Detector
 
-_MODEL_PART = {"features": "encoder", "logits": "model", "feature_maps": "backbone"}
+_MODEL_ARGUMENT = {"features": "encoder", "logits": "model", "feature_maps": "backbone"}
 _FAILURES = (RuntimeError, ValueError, AssertionError, IndexError)
 
 
@@ -34,103 +34,104 @@ class Peer(Method):
     """A detector of pytorch-ood.
 
     Attributes:
-        theirs: its class in ``pytorch_ood.detector``.
-        takes: what it looks at: "features" (the embeddings), "logits", or "feature_maps", for which it is given the
-            embeddings as maps of one pixel.
-        needs_head: whether it also asks for the last layer.
-        needs_every_class: whether it looks up the predicted class among those of the training labels.
+        class_name: its class in ``pytorch_ood.detector``.
+        input_kind: its input: "features" (the embeddings), "logits", or "feature_maps" (the embeddings as maps of one
+            pixel).
+        needs_head: whether it also needs the last layer.
+        needs_every_class: whether every class must occur in the training labels.
     """
 
     composes = False
-    theirs: ClassVar[str]
-    takes: ClassVar[str] = "features"
+    class_name: ClassVar[str]
+    input_kind: ClassVar[str] = "features"
     needs_head: ClassVar[bool] = False
     needs_every_class: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._package = import_pytorch_ood(f"the method {self.name!r}")
 
-    def arguments(self, network: Network) -> dict[str, Any]:
-        """Give what its class is made with; the part of the network that sees images is left out."""
+    def constructor_arguments(self, network: Network) -> dict[str, Any]:
+        """Return the arguments of the peer's class, with None for the part of the network that takes images."""
         head = {"head": lambda x: network.head(x.flatten(1))} if self.needs_head else {}
-        return {_MODEL_PART[self.takes]: None, **head}
+        return {_MODEL_ARGUMENT[self.input_kind]: None, **head}
 
     def fit(self, train: View, detector: Detector) -> Peer:
         """Fit the peer on the training set."""
         super().fit(train, detector)
         labels = train.images.labels
         if labels is None:
-            raise MethodFailedError(f"{self.name} needs labels, and {train.images!r} has none")
+            raise MethodFailedError(f"{self.name} needs labels, but {train.images!r} has none")
         rows = self._rows(train)
         y = torch.from_numpy(labels).to(rows.device)
-        seen, classes = len(np.unique(labels)), train.logits.shape[1]
-        about = f"fitted on {len(y):,} images of {seen} of {classes} classes"
-        if self.needs_every_class and seen < classes:
-            raise MethodFailedError(f"{self.name} failed when {about}: it needs images of every class")
+        present, classes = len(np.unique(labels)), train.logits.shape[1]
+        step = f"fitting on {len(y):,} images of {present} of {classes} classes"
+        if self.needs_every_class and present < classes:
+            raise MethodFailedError(f"{self.name} failed when {step}: it needs images of every class")
 
-        def fitted() -> Any:
-            made = getattr(self._package.detector, self.theirs)(**self.arguments(train.network))
-            return getattr(made, f"fit_{self.takes}")(rows, y)
+        def fit() -> Any:
+            peer = getattr(self._package.detector, self.class_name)(**self.constructor_arguments(train.network))
+            return getattr(peer, f"fit_{self.input_kind}")(rows, y)
 
-        self._peer = self._attempt(fitted, about)
+        self._peer = self._run(fit, step)
         return self
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The package and class, and the hyper-parameters that were used."""
+        """The package, the class and its hyper-parameters."""
         defaults = {name: p.default for name, p in signature(type(self._peer)).parameters.items()}
         plain = {name: value for name, value in defaults.items() if isinstance(value, bool | int | float | str)}
-        made = f"pytorch-ood {self._package.__version__}: {self.theirs}"
-        where = {"device": self.runs_on} if self.runs_on else {}
-        return {"class": made, **plain, **self._peer.get_hyperparameters(), **where}
+        source = f"pytorch-ood {self._package.__version__}: {self.class_name}"
+        device = {"device": self.runs_on} if self.runs_on else {}
+        return {"class": source, **plain, **self._peer.get_hyperparameters(), **device}
 
     def score(self, view: View) -> Tensor:
-        """Give the peer's score of every image, shape (n,)."""
-        scores: Tensor = self._attempt(
-            lambda: getattr(self._peer, f"predict_{self.takes}")(self._rows(view)), f"asked about {view.images!r}"
-        )
+        """Return the peer's score of every image, shape (n,)."""
+        predict = getattr(self._peer, f"predict_{self.input_kind}")
+        scores: Tensor = self._run(lambda: predict(self._rows(view)), f"scoring {view.images!r}")
         if missing := int(scores.isnan().sum()):
-            raise MethodFailedError(f"{self.name} gave {missing:,} of {len(scores):,} scores of {view.images!r} as NaN")
+            raise MethodFailedError(
+                f"{self.name} returned NaN for {missing:,} of {len(scores):,} scores of {view.images!r}"
+            )
         return scores
 
     def _rows(self, view: View) -> Tensor:
-        rows = view.logits if self.takes == "logits" else view.embeddings
+        rows = view.logits if self.input_kind == "logits" else view.embeddings
         if self.runs_on is not None:
             rows = rows.to(self.runs_on)
-        return rows[:, :, None, None] if self.takes == "feature_maps" else rows
+        return rows[:, :, None, None] if self.input_kind == "feature_maps" else rows
 
-    def _attempt(self, work: Callable[[], Any], about: str) -> Any:
+    def _run(self, call: Callable[[], Any], step: str) -> Any:
         try:
             with torch.inference_mode():
-                return work()
+                return call()
         except _FAILURES as error:
-            said = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": ")
-            raise MethodFailedError(f"{self.name} failed when {about}: {said}") from error
+            reason = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": ")
+            raise MethodFailedError(f"{self.name} failed when {step}: {reason}") from error
 
 
 class Mahalanobis(Peer):
     """Lee et al., 2018: distance to the nearest class mean, under one covariance for all classes."""
 
-    name, theirs = "mahalanobis", "Mahalanobis"
+    name, class_name = "mahalanobis", "Mahalanobis"
 
 
 class Rmd(Peer):
-    """Ren et al., 2021: Mahalanobis, less the distance under one Gaussian for all training images."""
+    """Ren et al., 2021: the Mahalanobis distance minus the distance under one Gaussian for all training images."""
 
-    name, theirs = "rmd", "RMD"
+    name, class_name = "rmd", "RMD"
 
 
 class Vim(Peer):
-    """Wang et al., 2022: the embedding's part outside of a principal subspace, against the energy.
+    """Wang et al., 2022: the norm of the embedding outside of a principal subspace, combined with the energy.
 
-    The package has no default for the subspace's dimension. Its authors take 1,000 for more than 1,500 features and
-    512 otherwise; where the network has no more features than that, it is half of them, as the package does.
+    The package has no default dimension of the subspace. The paper's authors use 1,000 for more than 1,500 features
+    and 512 otherwise; for networks with no more features than that, it is half of them, as in the package.
     """
 
-    name, theirs = "vim", "ViM"
+    name, class_name = "vim", "ViM"
 
-    def arguments(self, network: Network) -> dict[str, Any]:
-        """Give the dimension and the last layer."""
+    def constructor_arguments(self, network: Network) -> dict[str, Any]:
+        """Return the dimension and the last layer."""
         head, width = network.head, network.head.in_features
         authors = 1000 if width > 1500 else 512
         d = authors if width > authors else width // 2
@@ -138,9 +139,9 @@ class Vim(Peer):
 
 
 class Knn(Peer):
-    """Sun et al., 2022: distance to the 50th nearest training embedding, at norm 1. It computes on the CPU."""
+    """Sun et al., 2022: distance to the 50th nearest training embedding, at norm 1; computed on the CPU."""
 
-    name, theirs = "knn", "KNN"
+    name, class_name = "knn", "KNN"
     runs_on = "cpu"
 
     def __init__(self) -> None:
@@ -149,45 +150,45 @@ class Knn(Peer):
 
 
 class React(Peer):
-    """Sun et al., 2021: the energy after the embedding was clipped at the training set's 90th percentile."""
+    """Sun et al., 2021: the energy of embeddings clipped at the 90th percentile of the training set."""
 
-    name, theirs, takes, needs_head = "react", "ReAct", "feature_maps", True
+    name, class_name, input_kind, needs_head = "react", "ReAct", "feature_maps", True
 
 
 class Ash(Peer):
-    """Djurisic et al., 2023: the energy after the embedding lost its smaller values and the rest was stretched (ASH-S).
+    """Djurisic et al., 2023: the energy of embeddings with small values removed and the rest scaled up (ASH-S).
 
-    It acts on the embedding, that is, after the pooling, as the code of its authors does.
+    It is applied to the embedding, after pooling, as in the code of its authors.
     """
 
-    name, theirs, takes, needs_head = "ash", "ASH", "feature_maps", True
+    name, class_name, input_kind, needs_head = "ash", "ASH", "feature_maps", True
 
 
 class She(Peer):
-    """Zhang et al., 2023: inner product with the mean embedding of the predicted class."""
+    """Zhang et al., 2023: inner product with the mean embedding of the predicted class, negated."""
 
-    name, theirs, needs_head, needs_every_class = "she", "SHE", True, True
+    name, class_name, needs_head, needs_every_class = "she", "SHE", True, True
 
 
 class Gen(Peer):
     """Liu et al., 2023: a generalised entropy of the probabilities."""
 
-    name, theirs, takes = "gen", "GEN", "logits"
+    name, class_name, input_kind = "gen", "GEN", "logits"
 
 
 class KlMatching(Peer):
-    """Hendrycks et al., 2022: divergence from the nearest class's mean probabilities on the training set."""
+    """Hendrycks et al., 2022: divergence from the mean training probabilities of the nearest class."""
 
-    name, theirs, takes = "kl-matching", "KLMatching", "logits"
+    name, class_name, input_kind = "kl-matching", "KLMatching", "logits"
 
 
 class MaxLogit(Peer):
     """Hendrycks et al., 2022: the largest logit, negated."""
 
-    name, theirs, takes = "maxlogit", "MaxLogit", "logits"
+    name, class_name, input_kind = "maxlogit", "MaxLogit", "logits"
 
 
 class PytorchOodPnml(Peer):
-    """Their own implementation of the paper's regret: in float32, divided by log C."""
+    """The implementation of the paper's regret in pytorch-ood: in float32, divided by log C."""
 
-    name, theirs, needs_head = "pytorch-ood-pnml", "PNML", True
+    name, class_name, needs_head = "pytorch-ood-pnml", "PNML", True

@@ -1,6 +1,6 @@
-"""What every method offers: it is fitted once, then gives one score per sample, alone and composed with pNML.
+"""The interface of a method: fitted once, it returns one score per image, alone and combined with pNML.
 
-A larger score means more out-of-distribution, everywhere.
+A larger score always means more out-of-distribution.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 
 class MethodFailedError(ValueError):
-    """A method could not be fitted, or gave no usable scores: its cell has no result, and the run goes on."""
+    """Raised when a method cannot be fitted or returns unusable scores; the run continues without its result."""
 
 
 class Method(ABC):
     """A score for out-of-distribution detection.
 
     Attributes:
-        name: how the paper's tables, or else its users, call it.
-        composes: whether it has a score with pNML beside its own.
-        runs_on: the device it computes on, where that is not the network's.
+        name: the method's name on the command line and in results.
+        composes: whether the method can be combined with pNML.
+        runs_on: the device the method computes on if it is not the network's.
     """
 
     name: ClassVar[str]
@@ -39,11 +39,11 @@ class Method(ABC):
     runs_on: ClassVar[str | None] = None
 
     def fit(self, train: View, detector: Detector) -> Method:
-        """Learn what is needed from in-distribution training images.
+        """Fit the method on in-distribution training images.
 
         Args:
             train: the images the network was trained on.
-            detector: fitted on their embeddings; it gives the regret that the method is composed with.
+            detector: fitted on their embeddings; it computes the regret that the method is combined with.
         """
         del train
         self.detector = detector
@@ -51,25 +51,25 @@ class Method(ABC):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What was chosen on the way and belongs into the record of a result."""
+        """Settings and fitted hyper-parameters to record with the result."""
         return {}
 
     @abstractmethod
     def score(self, view: View) -> Tensor:
-        """Give the method's own score of every image, shape (n,)."""
+        """Return the method's own score of every image, shape (n,)."""
 
     def score_with_pnml(self, view: View) -> Tensor:
-        """Give the score composed with pNML, shape (n,): the regret in nats, unless the method says otherwise."""
+        """Return the score combined with pNML, shape (n,): by default the regret in nats."""
         if not self.composes:
-            raise ValueError(f"what {self.name} is with pNML is not defined: take its own score")
-        regret: Tensor = view.once(("regret", id(self.detector)), lambda: self.detector.score(view.embeddings))
+            raise ValueError(f"{self.name} has no combination with pNML: call score() instead of score_with_pnml()")
+        regret: Tensor = view.cached(("regret", id(self.detector)), lambda: self.detector.score(view.embeddings))
         return regret
 
     def trials(self, ind: View, ood: View) -> Iterator[Rows]:
-        """Make ready to tell one pair of sets apart, and yield which rows of ``ind`` to do it on, once per trial.
+        """Prepare the method for one pair of image sets, and yield the rows of ``ind`` to evaluate, once per trial.
 
-        Metrics are averaged over the trials. Most methods have one, on all rows; one that needs in-distribution images
-        beside the training set takes them from ``ind``, and leaves them out of the rows.
+        Metrics are averaged over the trials. Most methods have a single trial on all rows. A method that needs
+        in-distribution images outside of the training set takes them from ``ind`` and leaves them out of the rows.
         """
         del ind, ood
         yield slice(None)

@@ -1,4 +1,4 @@
-"""The regret as a method of its own, to stand in one table with others; one class for each embedding scale."""
+"""The pNML regret as a method of its own, one class per embedding scale."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Regret(Method):
-    """The pNML regret in nats, from a detector of its own: what it takes to fit it is seen.
+    """The pNML regret in nats, computed by a detector of its own so that the time to fit it is measured.
 
     Attributes:
         embedding_scale: that of its :class:`~pnml.Detector`.
@@ -25,17 +25,17 @@ class Regret(Method):
     embedding_scale: ClassVar[EmbeddingScale]
 
     def fit(self, train: View, detector: Detector) -> Regret:
-        """Fit a detector on the training embeddings; the one given is not used."""
+        """Fit a new detector on the training embeddings; ``detector`` is not used."""
         del detector
         head = train.network.head
-        made = Detector(head.weight.detach(), head.bias.detach(), embedding_scale=self.embedding_scale)
-        self.detector = made.fit(train.embeddings)
-        _ = self.detector.subspace, self.detector.embedding_length
+        self.detector = Detector(head.weight.detach(), head.bias.detach(), embedding_scale=self.embedding_scale)
+        self.detector.fit(train.embeddings)
+        _ = self.detector.subspace, self.detector.embedding_length  # both are computed on first access
         return self
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The scale of the embeddings, the length it gives them, and the label noise it allows for."""
+        """The embedding scale, the embedding length and the label noise."""
         return {
             "embedding_scale": self.embedding_scale,
             "embedding_length": self.detector.embedding_length,
@@ -43,13 +43,13 @@ class Regret(Method):
         }
 
     def score(self, view: View) -> Tensor:
-        """Give the regret of every image in nats, shape (n,)."""
+        """Return the regret of every image in nats, shape (n,)."""
         regret: Tensor = self.detector.score(view.embeddings)
         return regret
 
 
 class AutoRegret(Regret):
-    """The regret at the length that balances direction and doubt, the default of :class:`~pnml.Detector`."""
+    """The regret with the default embedding scale of :class:`~pnml.Detector`."""
 
     name = "pnml"
     embedding_scale = "auto"

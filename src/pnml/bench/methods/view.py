@@ -1,4 +1,4 @@
-"""An image set as one network sees it."""
+"""The outputs of a network on an image set."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
     from pnml.bench.zoo import Network
 
 Track = Callable[[Iterable[Tensor], str, int], Iterable[Tensor]]
-"""Passes batches on and shows how far it is: the batches, what is done with them, how many there will be."""
+"""Reports progress: takes batches, a description and the number of batches, and returns the batches."""
 
 _T = TypeVar("_T")
 
 
 class Outputs(NamedTuple):
-    """What a network makes of n images: embeddings (n, M) and logits (n, C), on the network's device."""
+    """Embeddings (n, M) and logits (n, C) of n images, on the network's device."""
 
     embeddings: Tensor
     logits: Tensor
 
 
 class View:
-    """A network's view of an image set: what several methods need of it is computed once and kept.
+    """An image set together with a network; outputs that several methods need are computed once and cached.
 
     Args:
         network: in evaluation mode, on the device to compute on.
-        images: the set; its images go to that device as uint8 and are normalised there.
-        batch_size: how many images go through the network at once.
-        track: is shown every pass over the images, as for a progress bar.
+        images: the image set; images are moved to that device as uint8 and normalised there.
+        batch_size: the number of images in a forward pass.
+        track: called with every pass over the images, for example to show a progress bar.
 
     >>> from pnml.bench.data import load
     >>> from pnml.bench.zoo import create
@@ -44,28 +44,28 @@ class View:
 
     def __init__(self, network: Network, images: ImageSet, *, batch_size: int = 50, track: Track | None = None) -> None:
         if network.training:
-            raise ValueError("the network is in training mode, in which its answers are random: call network.eval()")
+            raise ValueError("expected a network in evaluation mode, got one in training mode: call network.eval()")
         self.network = network
         self.images = images
         self.batch_size = batch_size
         self._track = track
-        self._kept: dict[Hashable, object] = {}
+        self._cache: dict[Hashable, object] = {}
 
     def __len__(self) -> int:
         return len(self.images)
 
     @property
     def device(self) -> torch.device:
-        """Where the network computes."""
+        """The device of the network."""
         return self.network.head.weight.device
 
     def inputs(self, what: str) -> Iterator[Tensor]:
-        """Yield the normalised images (B, 3, H, W) in order; ``what`` names the pass for whoever watches it."""
+        """Yield the normalised images (B, 3, H, W) in order; ``what`` describes the pass to ``track``."""
         batches: Iterable[Tensor] = self.images.batches(self.batch_size, self.device)
         if self._track is not None:
             count = -(-len(self) // self.batch_size)
             batches = self._track(batches, f"{self.images.name} {self.images.split}: {what}", count)
-        # Float32 convolutions are faster channels last on a CPU, and channels first on a GPU.
+        # Float32 convolutions are faster with channels last on a CPU and with channels first on a GPU.
         layout = torch.channels_last if self.device.type == "cpu" else torch.contiguous_format
         for batch in batches:
             yield self.network.normalise(batch).contiguous(memory_format=layout)
@@ -76,8 +76,8 @@ class View:
         parts = []
         for x in self.inputs("embedding"):
             with torch.inference_mode():
-                parts.append(run(self.network, x))
-        return joined(parts)
+                parts.append(forward(self.network, x))
+        return concatenate(parts)
 
     @property
     def embeddings(self) -> Tensor:
@@ -89,20 +89,20 @@ class View:
         """The logits, shape (n, C)."""
         return self.outputs.logits
 
-    def once(self, key: Hashable, compute: Callable[[], _T]) -> _T:
-        """Return what ``compute`` returned the first time it was asked for under this key."""
-        if key not in self._kept:
-            self._kept[key] = compute()
-        return self._kept[key]  # type: ignore[return-value]  # one key, one type
+    def cached(self, key: Hashable, compute: Callable[[], _T]) -> _T:
+        """Return the cached value of ``key``; call ``compute`` for it the first time."""
+        if key not in self._cache:
+            self._cache[key] = compute()
+        return self._cache[key]  # type: ignore[return-value]  # every key has values of one type
 
 
-def run(network: Network, x: Tensor) -> Outputs:
-    """Give embeddings and logits of one batch of normalised images."""
+def forward(network: Network, x: Tensor) -> Outputs:
+    """Return the outputs of one batch of normalised images."""
     embeddings = network.features(x)
     return Outputs(embeddings, network.head(embeddings))
 
 
-def joined(parts: Iterable[Outputs]) -> Outputs:
-    """Put the outputs of several batches together."""
+def concatenate(parts: Iterable[Outputs]) -> Outputs:
+    """Return the outputs of several batches as one."""
     embeddings, logits = zip(*parts, strict=True)
     return Outputs(torch.cat(embeddings), torch.cat(logits))

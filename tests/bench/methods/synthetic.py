@@ -1,3 +1,5 @@
+"""Synthetic images of three classes, and noise."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -8,11 +10,11 @@ CLASSES = 3
 
 
 def image_set(images: np.ndarray, split: str = "test") -> ImageSet:
-    return ImageSet("made", images, None, split, "")
+    return ImageSet("synthetic", images, None, split, "")
 
 
 def blobs(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Give smooth images, each with one bright colour, and which colour that is."""
+    """Return smooth images, each with one bright colour, and the number of that colour."""
     rng = np.random.default_rng(seed)
     labels = np.arange(n) % CLASSES
     coarse = rng.integers(0, 90, (n, 4, 4, 3))
