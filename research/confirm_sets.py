@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def half(name: str, remainder: int) -> Source:
     """Describe the classes with this remainder when halved, numbered anew from 0."""
 
-    def make(selection: Selection) -> Contents:
+    def generate(selection: Selection) -> Contents:
         whole = load("cifar10", split=selection.split)
         if whole.labels is None:
             raise ValueError("the images of CIFAR-10 have no labels: their classes cannot be told apart")
@@ -32,7 +32,9 @@ def half(name: str, remainder: int) -> Source:
         chosen = rows[selection.rows(len(rows))]
         return Contents(whole.images[chosen], whole.labels[chosen] // 2, len(rows))
 
-    return Source(name, f"CIFAR-10, every second class from {remainder}", {"train": 25_000, "test": 5_000}, make=make)
+    return Source(
+        name, f"CIFAR-10, every second class from {remainder}", {"train": 25_000, "test": 5_000}, generate=generate
+    )
 
 
 SETS |= {"cifar10-even": half("cifar10-even", 0), "cifar10-odd": half("cifar10-odd", 1)}

@@ -1,4 +1,4 @@
-"""Pictures into uint8 arrays: decoded in threads, at once or, when they are too many for memory, when asked for."""
+"""Decode encoded images into uint8 arrays, in threads; images too large for memory are decoded when indexed."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Encoded: TypeAlias = "Path | bytes"
-Fit: TypeAlias = "Callable[[Any], Any]"  # from a Pillow image to a Pillow image
+Transform: TypeAlias = "Callable[[Any], Any]"  # from a Pillow image to a Pillow image
 
-IN_MEMORY = 2 << 30  # bytes; sets that decode to more are decoded when asked for
+MAX_BYTES_IN_MEMORY = 2 << 30
 
-_From = TypeVar("_From")
-_To = TypeVar("_To")
+_T = TypeVar("_T")
+_R = TypeVar("_R")
 
 
 class UndecodableError(ValueError):
-    """A file or a value that Pillow cannot read as a picture."""
+    """Raised for a file or bytes that Pillow cannot read as an image."""
 
 
 class LazyImages:
-    """A read-only stand-in for an array (N, H, W, 3) of uint8 whose rows are made when they are indexed.
+    """A read-only uint8 array (N, H, W, 3) whose rows are decoded when they are indexed.
 
     Args:
-        items: what each row is made from.
-        read: makes one row, an array (H, W, 3), of one item; called in threads.
+        items: one source per row.
+        read: returns the row (H, W, 3) of one item; called in threads.
         size: height and width of every row.
 
     >>> lazy = LazyImages([1, 2, 3], lambda value: np.full((4, 4, 3), value, dtype=np.uint8), (4, 4))
@@ -57,13 +57,12 @@ class LazyImages:
         return self.shape[0]
 
     def __getitem__(self, index: Any) -> NDArray[np.uint8]:
-        """The rows that ``index`` (a number, slice, mask or array of numbers) picks, decoded now."""
+        """Decode and return the rows selected by ``index``: an integer, slice, mask or array of integers."""
         rows = np.arange(len(self))[index]
         images = np.empty((rows.size, *self.shape[1:]), dtype=np.uint8)
-        for place, image in enumerate(in_threads(self._read, (self._items[row] for row in rows.flat))):
-            if image.shape != self.shape[1:]:
-                raise _unequal_sizes(image.shape, self.shape[1:])
-            images[place] = image
+        for position, image in enumerate(in_threads(self._read, (self._items[row] for row in rows.flat))):
+            _check_same_size(image.shape, self.shape[1:])
+            images[position] = image
         return images.reshape(rows.shape + self.shape[1:])
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
@@ -71,7 +70,7 @@ class LazyImages:
         return images if dtype is None else images.astype(dtype, copy=False)
 
     def subset(self, index: Any) -> LazyImages:
-        """The same for fewer rows, still not decoded."""
+        """Return the rows selected by ``index`` without decoding them."""
         rows = np.arange(len(self))[index]
         return LazyImages([self._items[row] for row in rows], self._read, (self.shape[1], self.shape[2]))
 
@@ -79,96 +78,105 @@ class LazyImages:
 Images: TypeAlias = "NDArray[np.uint8] | LazyImages"
 
 
-def read_image(encoded: Encoded, fit: Fit | None = None) -> NDArray[np.uint8]:
-    """One picture as RGB, an array (H, W, 3) of uint8, after ``fit`` has cropped or resized it."""
-    pillow = require("PIL.Image", extra="torch", what="reading pictures")
+def read_image(encoded: Encoded, transform: Transform | None = None) -> NDArray[np.uint8]:
+    """Return one image as RGB, a uint8 array (H, W, 3), cropped or resized by ``transform``."""
+    pillow = require("PIL.Image", extra="torch", what="reading images")
     try:
-        with pillow.open(BytesIO(encoded) if isinstance(encoded, bytes) else encoded) as picture:
-            rgb = picture.convert("RGB")
+        with pillow.open(BytesIO(encoded) if isinstance(encoded, bytes) else encoded) as image:
+            rgb = image.convert("RGB")
     except (OSError, SyntaxError, ValueError, EOFError, pillow.DecompressionBombError) as error:
-        what = "a value" if isinstance(encoded, bytes) else str(encoded)
-        raise UndecodableError(f"{what} does not decode as a picture ({error}): repair or remove it") from error
-    return np.asarray(rgb if fit is None else fit(rgb))
+        what = f"a value of {len(encoded)} bytes" if isinstance(encoded, bytes) else str(encoded)
+        raise UndecodableError(f"{what} does not decode as an image ({error}): repair or remove it") from error
+    return np.asarray(rgb if transform is None else transform(rgb))
 
 
 def decode(
-    encoded: Sequence[Encoded], *, fit: Fit | None = None, strict: bool = False
-) -> tuple[NDArray[np.uint8], NDArray[np.intp]]:
-    """Decode pictures that fit into memory.
+    encoded: Sequence[Encoded], *, transform: Transform | None = None, strict: bool = False
+) -> tuple[Images, NDArray[np.intp]]:
+    """Decode images now if they fit into memory; otherwise return a :class:`LazyImages`.
 
     Args:
-        encoded: files, or the bytes of files.
-        fit: crops or resizes each picture; without it all must have one size.
-        strict: raise on the first that does not decode, instead of leaving it out.
+        encoded: image files, or their contents.
+        transform: crops or resizes each image; without it all must have the same size.
+        strict: raise on the first image that does not decode instead of skipping it. Lazy images always raise.
 
     Returns:
-        The images, (K, H, W, 3), and which of ``encoded`` they are, (K,).
+        The K images (K, H, W, 3) and their positions in ``encoded`` (K,).
     """
 
-    def attempt(one: Encoded) -> NDArray[np.uint8] | None:
+    def read_or_skip(one: Encoded) -> NDArray[np.uint8] | None:
         try:
-            return read_image(one, fit)
+            return read_image(one, transform)
         except UndecodableError:
             if strict:
                 raise
             return None
 
-    images: NDArray[np.uint8] | None = None
+    lazy = LazyImages(encoded, lambda one: read_image(one, transform), _first_size(encoded, transform))
+    if too_large(lazy.shape):
+        return lazy, np.arange(len(encoded))
+    images = np.empty(lazy.shape, dtype=np.uint8)
     kept: list[int] = []
-    for row, image in enumerate(in_threads(attempt, encoded)):
-        if image is None:
-            continue
-        if images is None:
-            images = np.empty((len(encoded), *image.shape), dtype=np.uint8)
-        if image.shape != images.shape[1:]:
-            raise _unequal_sizes(image.shape, images.shape[1:])
-        images[len(kept)] = image
-        kept.append(row)
-    if images is None:
-        raise ValueError(f"none of the {len(encoded)} pictures decodes")
+    for row, image in enumerate(in_threads(read_or_skip, encoded)):
+        if image is not None:
+            _check_same_size(image.shape, images.shape[1:])
+            images[len(kept)] = image
+            kept.append(row)
     return images[: len(kept)], np.asarray(kept, dtype=np.intp)
 
 
-def resize_to(size: int) -> Fit:
-    """A fit to ``size`` × ``size`` pixels, bilinear with antialiasing, whatever the aspect."""
-    resampling = require("PIL.Image", extra="torch", what="resizing pictures").Resampling.BILINEAR
-    return lambda picture: picture if picture.size == (size, size) else picture.resize((size, size), resampling)
+def resize_to(size: int) -> Transform:
+    """Return a transform that resizes to ``size`` × ``size`` pixels (bilinear, antialiased), ignoring the aspect."""
+    resampling = require("PIL.Image", extra="torch", what="resizing images").Resampling.BILINEAR
+    return lambda image: image if image.size == (size, size) else image.resize((size, size), resampling)
 
 
-def centre_crop_to(size: int) -> Fit:
-    """A fit to the middle ``size`` × ``size`` pixels."""
+def centre_crop_to(size: int) -> Transform:
+    """Return a transform that crops the central ``size`` × ``size`` pixels."""
 
-    def fit(picture: Any) -> Any:
-        left, top = (picture.width - size) // 2, (picture.height - size) // 2
+    def crop(image: Any) -> Any:
+        left, top = (image.width - size) // 2, (image.height - size) // 2
         if min(left, top) < 0:
-            raise ValueError(f"a picture of {picture.width}×{picture.height} pixels has no crop of {size}×{size}")
-        return picture.crop((left, top, left + size, top + size))
+            raise ValueError(f"expected an image of at least {size}×{size} pixels, got {image.width}×{image.height}")
+        return image.crop((left, top, left + size, top + size))
 
-    return fit
+    return crop
 
 
-def resized(images: Images, size: int) -> Images:
-    """Decoded images, resized to ``size`` × ``size`` pixels as :func:`resize_to` does."""
+def resize_images(images: Images, size: int) -> Images:
+    """Return decoded images resized to ``size`` × ``size`` pixels as by :func:`resize_to`."""
     if images.shape[1:3] == (size, size):
         return images
-    pillow, fit = require("PIL.Image", extra="torch", what="resizing pictures"), resize_to(size)
-    lazy = LazyImages(list(np.asarray(images)), lambda image: np.asarray(fit(pillow.fromarray(image))), (size, size))
+    pillow, resize = require("PIL.Image", extra="torch", what="resizing images"), resize_to(size)
+    lazy = LazyImages(list(np.asarray(images)), lambda image: np.asarray(resize(pillow.fromarray(image))), (size, size))
     return lazy if too_large(lazy.shape) else lazy[:]
 
 
 def too_large(shape: tuple[int, ...]) -> bool:
-    """Whether uint8 images of this shape are too large to be kept in memory."""
-    return int(np.prod(shape)) > IN_MEMORY
+    """Return whether uint8 images of this shape exceed ``MAX_BYTES_IN_MEMORY``."""
+    return int(np.prod(shape)) > MAX_BYTES_IN_MEMORY
 
 
-def in_threads(function: Callable[[_From], _To], items: Iterable[_From]) -> Iterator[_To]:
-    """``map`` in threads, in order: Pillow decodes outside Python's lock."""
+def in_threads(function: Callable[[_T], _R], items: Iterable[_T]) -> Iterator[_R]:
+    """Map ``function`` over ``items`` in threads, in order; Pillow releases the GIL while it decodes."""
     with ThreadPoolExecutor(min(32, os.cpu_count() or 1)) as pool:
         yield from pool.map(function, items)
 
 
-def _unequal_sizes(one: tuple[int, ...], other: tuple[int, ...]) -> ValueError:
-    return ValueError(
-        f"pictures of different sizes in one set ({one[1]}×{one[0]} and {other[1]}×{other[0]} pixels): "
-        "give size=... to resize them all"
-    )
+def _first_size(encoded: Sequence[Encoded], transform: Transform | None) -> tuple[int, int]:
+    """Return height and width of the first image that decodes."""
+    for one in encoded:
+        try:
+            height, width, _ = read_image(one, transform).shape
+        except UndecodableError:
+            continue
+        return height, width
+    raise ValueError(f"none of the {len(encoded)} images decodes")
+
+
+def _check_same_size(found: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    if found != expected:
+        raise ValueError(
+            f"expected images of one size, got {found[1]}×{found[0]} and {expected[1]}×{expected[0]} pixels: "
+            "pass size=... to resize them all"
+        )

@@ -1,4 +1,4 @@
-"""Made sets on disk, found through the environment."""
+"""Generated sets on disk."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ N = 12
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with every set, twelve images each; not to be changed."""
+    """Return a folder with every set, twelve images each; tests must not change it."""
     root = tmp_path_factory.mktemp("made")
     make_all(root, N)
     return root
@@ -24,14 +24,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache folder, and no PNML_DATA."""
+    """Return an empty cache folder and unset PNML_DATA."""
     monkeypatch.setenv("PNML_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("PNML_DATA", raising=False)
     return tmp_path / "cache"
 
 
 @pytest.fixture
-def home(made: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The made sets in PNML_DATA."""
+def data_folder(made: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Set PNML_DATA to the generated sets."""
     monkeypatch.setenv("PNML_DATA", str(made))
     return made

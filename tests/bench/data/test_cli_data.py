@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(autouse=True)
-def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "400")
 
 
@@ -35,15 +35,15 @@ def row(output: str, *cells: str) -> str:
     return found
 
 
-def published(name: str, root: Path, n: int) -> Source:
-    """The set as if the made files were the published ones."""
+def as_published(name: str, root: Path, n: int) -> Source:
+    """Return the set as if the generated files were the published ones."""
     source = SETS[name]
     best = source.layouts[0]
     md5 = {
         file: hashlib.md5((root / best.folder / file).read_bytes(), usedforsecurity=False).hexdigest()
         for file in best.md5
     }
-    counts = {split: n * len(best.needs[split]) for split in source.counts}
+    counts = {split: n * len(best.required[split]) for split in source.counts}
     return replace(source, counts=counts, layouts=(replace(best, md5=md5), *source.layouts[1:]))
 
 
@@ -54,7 +54,9 @@ def test_help_has_examples() -> None:
         assert f"pnml data {command}" in output
 
 
-def test_list_says_what_is_where(made: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_list_shows_location_and_how_to_get(
+    made: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     make_cifar10(tmp_path, 2)
     make_odin(tmp_path, 2)
     make_svhn(tmp_path, 2)
@@ -71,28 +73,28 @@ def test_list_says_what_is_where(made: Path, cache: Path, monkeypatch: pytest.Mo
     assert "pnml data fetch svhn" in row(output, "svhn")
     assert str(tmp_path / "iSUN") in row(output, "isun")
     assert "drive.google.com" in row(output, "imagenet30")
-    assert "drawn when loaded" in row(output, "uniform")
+    assert "generated when loaded" in row(output, "uniform")
     assert str(cache / "data") in output
 
 
-def test_fetch_reports_each_set(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetch_prints_outcome_of_each_set(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fetch(source: Source) -> Path | None:
         if source.name == "svhn":
             raise ConnectionError("could not download svhn")
-        return real_fetch(source) if source.make else cache / "data" / source.name
+        return real_fetch(source) if source.generate else cache / "data" / source.name
 
     monkeypatch.setattr("pnml.cli.data.fetch", fetch)
     code, output = run("fetch", "cifar10", "uniform")
     assert code == 0
     assert f"cifar10: ready in {cache / 'data' / 'cifar10'}\n" in output
-    assert "uniform: drawn when loaded, nothing to fetch" in output
+    assert "uniform: generated when loaded, nothing to fetch" in output
     code, output = run("fetch", "svhn", "cifar10")
     assert code == 1
     assert "svhn: failed. could not download svhn" in output
     assert "cifar10: ready" in output
 
 
-def test_fetch_says_when_nothing_could_be_checked(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetch_warns_when_no_checksum_is_known(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = SETS["isun"]
     best = source.layouts[0]
     unchecked = replace(best, downloads=(replace(best.downloads[0], md5=None),))
@@ -101,59 +103,59 @@ def test_fetch_says_when_nothing_could_be_checked(cache: Path, monkeypatch: pyte
     assert "unverified: no checksum is known" in run("fetch", "isun")[1]
 
 
-def test_unknown_names_are_refused(cache: Path) -> None:
+def test_unknown_name_exits_with_2(cache: Path) -> None:
     for command in ("fetch", "verify"):
         code, output = run(command, "cifar11")
         assert code == 2
-        assert "no image set is called 'cifar11'; the names are cifar10, cifar100" in output
+        assert "unknown image set 'cifar11': expected one of cifar10, cifar100" in output
 
 
-def test_verify_accepts_what_was_published(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_accepts_published_files(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_cifar10(tmp_path, 3)
     monkeypatch.setenv("PNML_DATA", str(tmp_path))
-    monkeypatch.setitem(SETS, "cifar10", published("cifar10", tmp_path, 3))
+    monkeypatch.setitem(SETS, "cifar10", as_published("cifar10", tmp_path, 3))
     code, output = run("verify")
     assert code == 0
     for split, count in (("train", "15"), ("test", "3")):
         assert "as published" in row(output, "cifar10", split, count)
         assert "compared" in row(output, "cifar10", split)
     assert "absent" in row(output, "svhn", "train")
-    assert "drawn when loaded" in row(output, "gaussian")
+    assert "generated when loaded" in row(output, "gaussian")
     assert run("verify", "cifar10", "uniform")[0] == 0
     assert run("verify", "svhn")[0] == 1
 
 
-def test_verify_finds_what_differs(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_reports_changed_files(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_cifar10(tmp_path, 3)
     monkeypatch.setenv("PNML_DATA", str(tmp_path))
-    monkeypatch.setitem(SETS, "cifar10", published("cifar10", tmp_path, 3))
+    monkeypatch.setitem(SETS, "cifar10", as_published("cifar10", tmp_path, 3))
     path = tmp_path / "cifar-10-batches-py" / "data_batch_3"
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 255
     path.write_bytes(content)
     code, output = run("verify", "cifar10")
     assert code == 1
-    assert "data_batch_3 is not the published file (its md5 differs)" in row(output, "cifar10", "train")
+    assert "the md5 of data_batch_3 differs from the published file" in row(output, "cifar10", "train")
     assert "as published" in row(output, "cifar10", "test")
-    path.write_bytes(b"torn")
-    assert "data_batch_3 is no CIFAR batch" in run("verify", "cifar10")[1]
+    path.write_bytes(b"corrupt")
+    assert "data_batch_3 is not a CIFAR batch" in run("verify", "cifar10")[1]
 
 
-def test_verify_counts_where_no_checksum_is_known(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_counts_images_without_checksum(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_odin(tmp_path, 2)
     make_tiny_imagenet(tmp_path / "tiny", 2)
     monkeypatch.setenv("PNML_DATA", str(tmp_path))
     code, output = run("verify", "isun")
     assert code == 1
-    assert "2 images, 8,925 were published" in row(output, "isun", "test")
-    assert "not known" in row(output, "isun", "test")
+    assert "expected 8,925 images, found 2" in row(output, "isun", "test")
+    assert "unknown" in row(output, "isun", "test")
     monkeypatch.setitem(SETS, "isun", replace(SETS["isun"], counts={"test": 2}))
     code, output = run("verify", "isun")
     assert code == 0
-    assert "right number of images" in row(output, "isun", "test")
+    assert "expected number of images" in row(output, "isun", "test")
     monkeypatch.setenv("PNML_DATA", str(tmp_path / "tiny"))
     monkeypatch.setitem(SETS, "tinyimagenet_crop", replace(SETS["tinyimagenet_crop"], counts={"test": 2}))
     code, output = run("verify", "tinyimagenet_crop")
     assert code == 0
-    assert "right number of images; cropped anew" in row(output, "tinyimagenet_crop", "test")
-    assert "tiny-imagenet-200 (in place of Imagenet)" in row(run("list")[1], "tinyimagenet_crop")
+    assert "expected number of images; cropped from" in row(output, "tinyimagenet_crop", "test")
+    assert "tiny-imagenet-200 (instead of Imagenet)" in row(run("list")[1], "tinyimagenet_crop")

@@ -11,18 +11,18 @@ from pnml.bench.data.folder import read_folder
 from pnml.bench.data.selection import Selection
 from pnml.io.decode import LazyImages, UndecodableError
 
-from .layouts import pictures, write_pictures
+from .layouts import random_images, write_images
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_folder_is_read_whole_and_in_order(tmp_path: Path) -> None:
-    images = pictures(9, 32)
-    write_pictures(tmp_path / "b", images[4:])
-    write_pictures(tmp_path / "a" / "deeper", images[:4], "BMP")
-    (tmp_path / "a" / "readme.txt").write_text("no picture")
-    (tmp_path / "b" / "._00000.png").write_bytes(b"a file manager's litter")
+def test_load_reads_folder_recursively_in_order(tmp_path: Path) -> None:
+    images = random_images(9, 32)
+    write_images(tmp_path / "b", images[4:])
+    write_images(tmp_path / "a" / "deeper", images[:4], "BMP")
+    (tmp_path / "a" / "readme.txt").write_text("not an image")
+    (tmp_path / "b" / "._00000.png").write_bytes(b"file manager metadata")
     (tmp_path / "folder.png").mkdir()
     found = load(tmp_path)
     assert np.array_equal(np.asarray(found.images), images)
@@ -30,59 +30,59 @@ def test_a_folder_is_read_whole_and_in_order(tmp_path: Path) -> None:
     assert len(load(str(tmp_path), limit=3)) == 3
 
 
-def test_pictures_that_do_not_decode_are_counted(tmp_path: Path) -> None:
-    images = pictures(6, 32)
-    paths = write_pictures(tmp_path, images)
+def test_undecodable_images_are_skipped_and_counted(tmp_path: Path) -> None:
+    images = random_images(6, 32)
+    paths = write_images(tmp_path, images)
     for path in (paths[0], paths[3]):
         path.write_bytes(path.read_bytes()[:60])
     found = load(tmp_path)
     assert np.array_equal(np.asarray(found.images), images[[1, 2, 4, 5]])
-    assert found.note == "2 pictures do not decode and are left out"
+    assert found.note == "2 images do not decode and are skipped"
     with pytest.raises(UndecodableError, match=r"00000\.png"):
         read_folder(tmp_path, Selection(), strict=True)
 
 
-def test_no_pictures_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no pictures in"):
+def test_folder_without_images_raises(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no images in"):
         load(tmp_path)
     (tmp_path / "one.png").write_bytes(b"nothing")
-    with pytest.raises(ValueError, match="none of the 1 pictures decodes"):
+    with pytest.raises(ValueError, match="none of the 1 images decodes"):
         load(tmp_path)
 
 
-def test_sizes_are_made_equal_on_request(tmp_path: Path) -> None:
-    write_pictures(tmp_path / "small", pictures(2, 16))
-    write_pictures(tmp_path / "large", pictures(2, 64))
-    with pytest.raises(ValueError, match="give size="):
+def test_images_of_different_sizes_need_size(tmp_path: Path) -> None:
+    write_images(tmp_path / "small", random_images(2, 16))
+    write_images(tmp_path / "large", random_images(2, 64))
+    with pytest.raises(ValueError, match="pass size="):
         load(tmp_path)
     assert load(tmp_path, size=32).images.shape == (4, 32, 32, 3)
 
 
-def test_a_folder_too_large_for_memory_is_decoded_when_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    images = pictures(8, 32)
-    paths = write_pictures(tmp_path, images)
-    monkeypatch.setattr(pnml.io.decode, "IN_MEMORY", 8 * 32 * 32 * 3 - 1)
+def test_folder_too_large_for_memory_is_lazy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = random_images(8, 32)
+    paths = write_images(tmp_path, images)
+    monkeypatch.setattr(pnml.io.decode, "MAX_BYTES_IN_MEMORY", 8 * 32 * 32 * 3 - 1)
     found = load(tmp_path)
     assert isinstance(found.images, LazyImages)
     assert np.array_equal(found.images[2:5], images[2:5])
     batches = [batch.numpy() for batch in found.batches(3)]
     assert np.array_equal(np.concatenate(batches), np.moveaxis(images, -1, 1))
     assert isinstance(load(tmp_path, limit=7).images, np.ndarray)
-    paths[6].write_bytes(b"torn")
+    paths[6].write_bytes(b"corrupt")
     with pytest.raises(UndecodableError, match=r"00006\.png"):
         load(tmp_path).images[:]
 
 
-def test_classes_are_the_first_folders(tmp_path: Path) -> None:
+def test_labels_number_the_top_level_folders(tmp_path: Path) -> None:
     for name in ("pear", "apple"):
-        write_pictures(tmp_path / name / "images", pictures(3, 32))
+        write_images(tmp_path / name / "images", random_images(3, 32))
     contents = read_folder(tmp_path, Selection(), labelled=True)
     assert contents.labels is not None
     assert contents.labels.tolist() == [0, 0, 0, 1, 1, 1]
-    (tmp_path / "apple" / "images" / "00001.png").write_bytes(b"torn")
+    (tmp_path / "apple" / "images" / "00001.png").write_bytes(b"corrupt")
     contents = read_folder(tmp_path, Selection(), labelled=True)
     assert contents.labels is not None
     assert contents.labels.tolist() == [0, 0, 1, 1, 1]
-    write_pictures(tmp_path, pictures(1, 32))
-    with pytest.raises(ValueError, match="lies in no class folder"):
+    write_images(tmp_path, random_images(1, 32))
+    with pytest.raises(ValueError, match="is in no class folder"):
         read_folder(tmp_path, Selection(), labelled=True)

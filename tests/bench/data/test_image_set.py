@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 PIXELS = np.random.default_rng(0).integers(0, 256, (11, 5, 4, 3), dtype=np.uint8)
 
 
-def lazily(pixels: NDArray[np.uint8]) -> LazyImages:
+def as_lazy(pixels: NDArray[np.uint8]) -> LazyImages:
     return LazyImages(list(pixels), lambda image: image, (pixels.shape[1], pixels.shape[2]))
 
 
-def a_set(*, lazy: bool = False) -> ImageSet:
-    images = lazily(PIXELS) if lazy else PIXELS
+def make_set(*, lazy: bool = False) -> ImageSet:
+    images = as_lazy(PIXELS) if lazy else PIXELS
     return ImageSet("some", images, np.arange(11, dtype=np.int64), "test", "a note")
 
 
 @pytest.mark.parametrize("lazy", [False, True])
-@pytest.mark.parametrize("piece", [1, 5 * 4 * 3 * 7, 1 << 20])
+@pytest.mark.parametrize("transfer_bytes", [1, 5 * 4 * 3 * 7, 1 << 20])
 @pytest.mark.parametrize("batch_size", [1, 3, 11, 50])
-def test_batches_are_all_images_in_order(
-    *, batch_size: int, piece: int, lazy: bool, monkeypatch: pytest.MonkeyPatch
+def test_batches_yield_all_images_in_order(
+    *, batch_size: int, transfer_bytes: int, lazy: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pnml.bench.data.image_set, "_PIECE", piece)
-    batches = list(a_set(lazy=lazy).batches(batch_size, "cpu"))
+    monkeypatch.setattr(pnml.bench.data.image_set, "_TRANSFER_BYTES", transfer_bytes)
+    batches = list(make_set(lazy=lazy).batches(batch_size, "cpu"))
     assert all(batch.dtype == torch.uint8 and batch.is_contiguous() for batch in batches)
     assert [len(batch) for batch in batches[:-1]] == [batch_size] * (len(batches) - 1)
     assert np.array_equal(torch.cat(batches).numpy(), np.moveaxis(PIXELS, -1, 1))
@@ -48,43 +48,43 @@ def test_batches_do_not_share_memory_with_the_set() -> None:
     assert np.array_equal(images, PIXELS)
 
 
-def test_an_empty_set_has_no_batches() -> None:
-    assert list(a_set().take(0).batches(4)) == []
+def test_batches_of_empty_set_is_empty() -> None:
+    assert list(make_set().take(0).batches(4)) == []
 
 
 @pytest.mark.parametrize("lazy", [False, True])
-def test_take_is_the_first_images_with_their_labels(*, lazy: bool) -> None:
-    few = a_set(lazy=lazy).take(4)
+def test_take_returns_first_images_with_labels(*, lazy: bool) -> None:
+    few = make_set(lazy=lazy).take(4)
     assert len(few) == 4
     assert isinstance(few.images, LazyImages) == lazy
     assert np.array_equal(np.asarray(few.images), PIXELS[:4])
     assert few.labels is not None
     assert few.labels.tolist() == [0, 1, 2, 3]
     assert (few.name, few.split, few.note) == ("some", "test", "a note")
-    assert len(a_set(lazy=lazy).take(99)) == 11
+    assert len(make_set(lazy=lazy).take(99)) == 11
     assert ImageSet("some", PIXELS, None, "test", "").take(2).labels is None
 
 
-def test_the_text_says_what_it_is() -> None:
-    assert repr(a_set()) == "ImageSet('some', 'test', 11 images of 4×5 pixels)"
+def test_repr_shows_name_split_and_size() -> None:
+    assert repr(make_set()) == "ImageSet('some', 'test', 11 images of 4×5 pixels)"
 
 
-def test_wrong_arrays_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"float64 \(11, 5, 4, 3\); uint8"):
+def test_arrays_of_other_dtype_or_shape_raise() -> None:
+    with pytest.raises(ValueError, match=r"uint8 \(N, H, W, 3\), got float64 \(11, 5, 4, 3\)"):
         ImageSet("bad", PIXELS.astype(np.float64), None, "test", "")
-    with pytest.raises(ValueError, match=r"uint8 \(N, H, W, 3\) is expected"):
+    with pytest.raises(ValueError, match=r"uint8 \(N, H, W, 3\), got uint8 \(11, 3, 5, 4\)"):
         ImageSet("bad", np.moveaxis(PIXELS, -1, 1), None, "test", "")
-    with pytest.raises(ValueError, match=r"int64 \(10,\); int64 \(11,\) is expected"):
+    with pytest.raises(ValueError, match=r"int64 \(11,\), got int64 \(10,\)"):
         ImageSet("bad", PIXELS, np.arange(10, dtype=np.int64), "test", "")
-    with pytest.raises(ValueError, match="int32"):
+    with pytest.raises(ValueError, match="got int32"):
         ImageSet("bad", PIXELS, np.arange(11, dtype=np.int32), "test", "")
 
 
-def test_wrong_numbers_are_refused() -> None:
-    with pytest.raises(ValueError, match="batch_size must be 1 or more, not 0"):
-        next(a_set().batches(0))
-    with pytest.raises(ValueError, match="cannot take -1"):
-        a_set().take(-1)
+def test_batch_size_and_n_out_of_range_raise() -> None:
+    with pytest.raises(ValueError, match="batch_size to be at least 1, got 0"):
+        next(make_set().batches(0))
+    with pytest.raises(ValueError, match="n to be at least 0, got -1"):
+        make_set().take(-1)
 
 
 @given(
@@ -96,21 +96,21 @@ def test_wrong_numbers_are_refused() -> None:
     )
 )
 def test_lazy_images_index_like_an_array(index: Any) -> None:
-    lazy = lazily(PIXELS)
+    lazy = as_lazy(PIXELS)
     expected = PIXELS[index]
     found = lazy[index]
     assert found.dtype == np.uint8
     assert np.array_equal(found, expected)
 
 
-def test_lazy_images_describe_themselves_like_an_array() -> None:
-    lazy = lazily(PIXELS)
+def test_lazy_images_have_array_attributes() -> None:
+    lazy = as_lazy(PIXELS)
     assert (len(lazy), lazy.shape, lazy.ndim, lazy.dtype) == (11, PIXELS.shape, PIXELS.ndim, PIXELS.dtype)
     assert np.array_equal(np.asarray(lazy, dtype=np.float32), PIXELS.astype(np.float32))
     with pytest.raises(IndexError):
         lazy[11]
 
 
-def test_a_lazy_image_of_another_size_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"different sizes in one set \(4×5 and 6×6 pixels\): give size="):
+def test_lazy_image_of_other_size_raises() -> None:
+    with pytest.raises(ValueError, match=r"images of one size, got 4×5 and 6×6 pixels: pass size="):
         LazyImages(list(PIXELS), lambda image: image, (6, 6))[:]

@@ -9,22 +9,19 @@ import pytest
 
 import pnml.bench.data.parquet
 from pnml.bench.data import load
-from pnml.bench.data.parquet import read_parquet
-from pnml.bench.data.selection import Selection
-from pnml.io.decode import UndecodableError
 
-from .layouts import pictures, write_pictures
+from .layouts import random_images, write_images
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 N = 10
-IMAGES = pictures(N, 32)
+IMAGES = random_images(N, 32)
 
 
 @pytest.fixture
 def encoded(tmp_path: Path) -> list[bytes]:
-    return [path.read_bytes() for path in write_pictures(tmp_path / "png", IMAGES)]
+    return [path.read_bytes() for path in write_images(tmp_path / "png", IMAGES)]
 
 
 def write(path: Path, **columns: Any) -> Path:
@@ -32,8 +29,8 @@ def write(path: Path, **columns: Any) -> Path:
     return path
 
 
-def test_plain_bytes_and_labels(tmp_path: Path, encoded: list[bytes]) -> None:
-    path = write(tmp_path / "set.parquet", file=[f"{i}" for i in range(N)], picture=encoded, label=list(range(N)))
+def test_reads_columns_of_bytes_and_labels(tmp_path: Path, encoded: list[bytes]) -> None:
+    path = write(tmp_path / "set.parquet", file=[f"{i}" for i in range(N)], content=encoded, label=list(range(N)))
     found = load(path)
     assert np.array_equal(np.asarray(found.images), IMAGES)
     assert found.labels is not None
@@ -41,7 +38,7 @@ def test_plain_bytes_and_labels(tmp_path: Path, encoded: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("large", [False, True])
-def test_structs_of_bytes_and_path(tmp_path: Path, encoded: list[bytes], *, large: bool) -> None:
+def test_reads_structs_of_bytes_and_path(tmp_path: Path, encoded: list[bytes], *, large: bool) -> None:
     kind = pa.struct([("bytes", pa.large_binary() if large else pa.binary()), ("path", pa.string())])
     column = pa.array([{"bytes": content, "path": None} for content in encoded], kind)
     path = write(tmp_path / "set.parquet", img=column, fine_label=list(range(N)), coarse_label=[0] * N)
@@ -52,10 +49,10 @@ def test_structs_of_bytes_and_path(tmp_path: Path, encoded: list[bytes], *, larg
 
 
 @pytest.mark.parametrize("limit", [1, 3, 7, 10, 11])
-def test_rows_are_picked_across_the_streamed_batches(
+def test_limit_selects_rows_across_batches(
     tmp_path: Path, encoded: list[bytes], limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pnml.bench.data.parquet, "_ROWS", 4)
+    monkeypatch.setattr(pnml.bench.data.parquet, "_BATCH_ROWS", 4)
     path = write(tmp_path / "set.parquet", image=encoded, label=list(range(N)))
     found = load(path, limit=limit)
     rows = [i * N // min(limit, N) for i in range(min(limit, N))]
@@ -64,26 +61,24 @@ def test_rows_are_picked_across_the_streamed_batches(
     assert found.labels.tolist() == rows
 
 
-def test_pictures_that_do_not_decode_are_counted(tmp_path: Path, encoded: list[bytes]) -> None:
-    cells = [None, b"torn", *encoded[2:]]
+def test_undecodable_images_are_skipped_and_counted(tmp_path: Path, encoded: list[bytes]) -> None:
+    cells = [None, b"corrupt", *encoded[2:]]
     path = write(tmp_path / "set.parquet", image=cells, label=list(range(N)))
     found = load(path, size=16)
     assert found.images.shape == (N - 2, 16, 16, 3)
     assert found.labels is not None
     assert found.labels.tolist() == list(range(2, N))
-    assert found.note == "2 pictures do not decode and are left out"
-    with pytest.raises(UndecodableError):
-        read_parquet(path, Selection(), strict=True)
+    assert found.note == "2 images do not decode and are skipped"
 
 
-def test_labels_are_all_or_nothing(tmp_path: Path, encoded: list[bytes]) -> None:
+def test_labels_are_none_unless_all_rows_have_integers(tmp_path: Path, encoded: list[bytes]) -> None:
     holes = write(tmp_path / "holes.parquet", image=encoded, label=[None, *range(1, N)])
     words = write(tmp_path / "words.parquet", image=encoded, label=["cat"] * N)
     assert load(holes).labels is None
     assert load(words).labels is None
 
 
-def test_a_file_without_pictures_names_its_columns(tmp_path: Path) -> None:
+def test_file_without_images_raises_with_its_columns(tmp_path: Path) -> None:
     path = write(tmp_path / "set.parquet", text=["a"], place=[{"path": "b"}])
-    with pytest.raises(ValueError, match=r"no column of pictures.*text \(string\), place \(struct"):
+    with pytest.raises(ValueError, match=r"no column of .*text \(string\), place \(struct"):
         load(path)

@@ -1,4 +1,4 @@
-"""The real sets, where the environment variable PNML_DATA says they are."""
+"""Tests of the real sets, in the folders of the environment variable PNML_DATA."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from pnml.bench.data import SETS, available, load
 
-pytestmark = pytest.mark.skipif("PNML_DATA" not in os.environ, reason="PNML_DATA is not set: no real image sets")
+pytestmark = pytest.mark.skipif("PNML_DATA" not in os.environ, reason="set PNML_DATA to a folder of image sets")
 
 
 def loaded(name: str, split: str = "test") -> tuple[np.ndarray, np.ndarray]:
@@ -20,7 +20,7 @@ def loaded(name: str, split: str = "test") -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize(("name", "per_class"), [("cifar10", 1000), ("cifar100", 100)])
-def test_cifar_is_whole_and_balanced(name: str, per_class: int) -> None:
+def test_cifar_is_complete_and_balanced(name: str, per_class: int) -> None:
     images, labels = loaded(name)
     assert images.shape == (10_000, 32, 32, 3)
     assert np.bincount(labels).tolist() == [per_class] * (10_000 // per_class)
@@ -29,20 +29,19 @@ def test_cifar_is_whole_and_balanced(name: str, per_class: int) -> None:
     assert np.bincount(labels).tolist() == [5 * per_class] * (10_000 // per_class)
 
 
-def test_cifar10_has_its_known_colours() -> None:
+def test_cifar10_has_known_channel_means() -> None:
     images, _ = loaded("cifar10", "train")
-    # The channel means of the training set that everybody normalises with.
     assert images.mean(axis=(0, 1, 2)) / 255 == pytest.approx([0.4914, 0.4822, 0.4465], abs=1e-4)
 
 
-def test_svhn_has_the_published_digits() -> None:
+def test_svhn_has_published_class_counts() -> None:
     images, labels = loaded("svhn")
     assert images.shape == (26_032, 32, 32, 3)
     assert np.bincount(labels).tolist() == [1744, 5099, 4149, 2882, 2523, 2384, 1977, 2019, 1660, 1595]
 
 
 @pytest.mark.parametrize("name", ["tinyimagenet_crop", "tinyimagenet_resize", "lsun_crop", "lsun_resize", "isun"])
-def test_the_other_sets_are_whole(name: str) -> None:
+def test_other_sets_are_complete(name: str) -> None:
     images, _ = loaded(name)
     assert images.shape == (SETS[name].counts["test"], 32, 32, 3)
     assert len(np.unique(images[::100], axis=0)) == len(images[::100])

@@ -1,4 +1,4 @@
-"""Image sets in their publishers' layouts: found, fetched, checked, and loaded once as uint8."""
+"""Image sets in their publishers' layouts: find, download, verify, and load as uint8 arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comparing the sets on disk with what was published."""
+"""Compare the image sets on disk with the published ones."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Check:
-    """The state of one split of a set.
+    """The result of checking one split of a set.
 
     Attributes:
         name: the set.
         split: its split.
-        folder: where it is, or None if it is in no data folder.
-        images: how many images were read.
-        checksummed: whether digests of its files are known, and were compared.
-        note: what is special about the set.
-        problems: what differs from the published set, in words; empty if nothing does.
+        folder: where it was found; None if it is in no data folder.
+        images: the number of images read.
+        checksummed: whether the digests of its files are known and were compared.
+        note: what differs from the published images by design, such as new crops.
+        problems: the differences from the published set; empty if there are none.
     """
 
     name: str
@@ -38,9 +38,9 @@ class Check:
 
 
 def check(source: Source) -> list[Check]:
-    """Read every split of a stored set and compare counts and, where they are known, checksums.
+    """Read every split of a stored set and compare the counts and, where known, the checksums.
 
-    A set that is decoded as it is used, because it is too large for memory, is counted without decoding it.
+    Sets too large for memory are counted without decoding them.
     """
     return [_check_split(source, split) for split in source.counts]
 
@@ -59,17 +59,17 @@ def _check_split(source: Source, split: str) -> Check:
     else:
         images, note = len(loaded), loaded.note
         if images != source.counts[split]:
-            problems.append(f"{images:,} images, {source.counts[split]:,} were published")
-    checksummed = all(file in layout.md5 for file in layout.needs[split])
+            problems.append(f"expected {source.counts[split]:,} images, found {images:,}")
+    checksummed = all(file in layout.md5 for file in layout.required[split])
     return Check(source.name, split, folder, images, checksummed, note, tuple(problems))
 
 
 def _differing_files(layout: Layout, folder: Path, split: str) -> list[str]:
     problems = []
-    for file in layout.needs[split]:
+    for file in layout.required[split]:
         if file in layout.md5:
             try:
                 verify(folder / file, md5=layout.md5[file])
             except ValueError:
-                problems.append(f"{file} is not the published file (its md5 differs)")
+                problems.append(f"the md5 of {file} differs from the published file")
     return problems

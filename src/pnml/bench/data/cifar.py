@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 in their published python batches."""
+"""Read CIFAR-10 and CIFAR-100 from the published python batches."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 CIFAR10_FILES = {"train": tuple(f"data_batch_{i}" for i in range(1, 6)), "test": ("test_batch",)}
 CIFAR100_FILES = {"train": ("train",), "test": ("test",)}
 
-_RECONSTRUCT = np.empty(0).__reduce__()[0]  # numpy's own function, whatever module this version keeps it in
-_ADMITTED = {
+_RECONSTRUCT = np.empty(0).__reduce__()[0]  # its module differs between versions of NumPy
+_ALLOWED = {
     ("numpy", "ndarray"): np.ndarray,
     ("numpy", "dtype"): np.dtype,
     ("numpy.core.multiarray", "_reconstruct"): _RECONSTRUCT,
@@ -29,13 +29,13 @@ _ADMITTED = {
 
 
 class _BatchUnpickler(pickle.Unpickler):
-    """Admits the names that python batches need and no other, so that a forged file cannot run code."""
+    """Resolves only the names that python batches use, so that a malicious file cannot run code."""
 
     def find_class(self, module_name: str, global_name: str) -> Any:
         try:
-            return _ADMITTED[module_name, global_name]
+            return _ALLOWED[module_name, global_name]
         except KeyError:
-            raise ValueError(f"it asks for {module_name}.{global_name}, which no CIFAR batch needs") from None
+            raise ValueError(f"it refers to {module_name}.{global_name}, which is not allowed") from None
 
 
 def read_cifar10(folder: Path, selection: Selection) -> Contents:
@@ -54,7 +54,7 @@ def _read(folder: Path, files: tuple[str, ...], selection: Selection, label_key:
     labels = np.concatenate([np.asarray(batch[label_key], dtype=np.int64) for batch in batches])
     rows = selection.rows(len(pixels))
     planes = pixels[rows].reshape(-1, 3, 32, 32)
-    images = np.stack([planes[:, channel] for channel in range(3)], axis=-1)  # much faster than a transposed copy
+    images = np.stack([planes[:, channel] for channel in range(3)], axis=-1)  # faster than copying a transpose
     return Contents(images, labels[rows], len(pixels))
 
 
@@ -62,11 +62,11 @@ def _read_batch(path: Path, label_key: bytes) -> dict[bytes, Any]:
     with path.open("rb") as file:
         try:
             batch = _BatchUnpickler(file, encoding="bytes").load()
-        except Exception as error:  # a forged or cut file can make the unpickler raise anything
-            raise ValueError(f"{path} is no CIFAR batch: {error}") from error
+        except Exception as error:  # a malicious or truncated file can make the unpickler raise anything
+            raise ValueError(f"{path} is not a CIFAR batch: {error}") from error
     if not isinstance(batch, dict) or not {b"data", label_key} <= batch.keys():
-        raise ValueError(f"{path} is no CIFAR batch: a dict with 'data' and {label_key.decode()!r} is expected")
+        raise ValueError(f"{path} is not a CIFAR batch: expected a dict with 'data' and {label_key.decode()!r}")
     data, labels = batch[b"data"], batch[label_key]
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.shape != (len(labels), 3072):
-        raise ValueError(f"{path} is no CIFAR batch: 'data' must be uint8 of shape ({len(labels)}, 3072)")
+        raise ValueError(f"{path} is not a CIFAR batch: expected 'data' of dtype uint8 and shape ({len(labels)}, 3072)")
     return batch

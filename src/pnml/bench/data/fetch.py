@@ -1,4 +1,4 @@
-"""Fetching published sets: downloaded, checked, unpacked, and only then given their name."""
+"""Download published image sets, verify and unpack them."""
 
 from __future__ import annotations
 
@@ -22,104 +22,106 @@ if TYPE_CHECKING:
     from pnml.bench.data.source import Download, Layout, Source
 
 _Member = TypeVar("_Member")
-_DAMAGE = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError)
+_UNPACK_ERRORS = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError)
 
 
 def fetch(source: Source) -> Path | None:
-    """Download and unpack a set into the cache, unless some data folder has all of it.
+    """Download and unpack a set into the cache, unless a data folder has all its splits.
 
     Returns:
-        Its folder; None for noise, which is drawn and needs no files.
+        Its folder; None for noise, which is generated and has no files.
 
     Raises:
-        ConnectionError: the publisher cannot be reached; what arrived is kept for the next try.
-        ValueError: what arrived is not what was published, or no program can fetch the set.
+        ConnectionError: the download failed; the part received is kept for the next attempt.
+        ValueError: the download differs from the published file, or the set can only be downloaded by hand.
     """
-    if source.make is not None:
+    if source.generate is not None:
         return None
-    best = source.layouts[0]
+    layout = source.layouts[0]
     found = [source.find(split) for split in source.counts]
-    present = [folder for layout, folder in filter(None, found) if layout is best]
+    present = [folder for found_layout, folder in filter(None, found) if found_layout is layout]
     if len(present) == len(found):
         return present[0]
-    if not best.downloads:
-        raise ValueError(f"{source.name} cannot be fetched by a program. Get it {source.how_to_get()}")
+    if not layout.downloads:
+        raise ValueError(f"{source.name} cannot be downloaded automatically. Get it {source.how_to_get()}")
     root = fetch_folder()
     try:
-        for part in best.downloads:
-            _fetch_part(part, best, root, source.name)
+        for part in layout.downloads:
+            _fetch_part(part, layout, root, source.name)
     except (ConnectionError, ValueError) as error:
-        raise type(error)(f"{error}{_instead(source)}") from error
-    lost = [path for split in source.counts for path in best.missing(root, split)]
-    if lost:
-        raise ValueError(f"{source.name} was fetched, but {lost[0]} is not in it")
-    return root / best.folder
+        raise type(error)(f"{error}{_alternative(source)}") from error
+    missing = [path for split in source.counts for path in layout.missing(root, split)]
+    if missing:
+        raise ValueError(f"{source.name} was downloaded, but {missing[0]} is not in it")
+    return root / layout.folder
 
 
 def _fetch_part(part: Download, layout: Layout, root: Path, name: str) -> None:
     target = root / layout.folder
     if part.archive and target.exists():
-        raise ValueError(f"{target} is there but incomplete: move it away, then fetch {name} again")
+        raise ValueError(f"{target} exists but is incomplete: move it away, then fetch {name} again")
     file = download(part.url, root / part.file, md5=part.md5, what=name)
     if part.archive:
         unpack(file, target)
         file.unlink()
 
 
-def _instead(source: Source) -> str:
-    """The other layouts the set can be made from."""
+def _alternative(source: Source) -> str:
+    """Return a sentence about the other layouts of the set, if it has any."""
     urls = [part.url for layout in source.layouts[1:] for part in layout.downloads]
-    return f". Instead, {' or '.join(urls)} unpacked in {fetch_folder()} will do" if urls else ""
+    return f". Alternatively, unpack {' or '.join(urls)} in {fetch_folder()}" if urls else ""
 
 
 def unpack(archive: Path, target: Path) -> None:
-    """Unpack a .tar.gz or .zip that holds a folder called as ``target``, which appears only when it is whole.
+    """Unpack a .tar.gz or .zip with a top-level folder named like ``target``, which is created only when complete.
 
-    An archive with a name that leads outside of it is refused with a ``ValueError``.
+    Raises:
+        ValueError: the archive is damaged, lacks the folder, or has a member outside of it.
     """
     partial = target.with_name(f".{target.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)  # of a fetch that was killed
+    shutil.rmtree(partial, ignore_errors=True)  # left by a killed process
     partial.mkdir(parents=True)
     try:
         if zipfile.is_zipfile(archive):
             _unzip(archive, partial, target.name)
         else:
             _untar(archive, partial, target.name)
-        whole = partial / target.name
-        if not whole.is_dir():
-            raise ValueError(f"{archive} holds no folder {target.name}")
-        whole.replace(target)
-    except _DAMAGE as error:
+        complete = partial / target.name
+        if not complete.is_dir():
+            raise ValueError(f"{archive} contains no folder {target.name}")
+        complete.replace(target)
+    except _UNPACK_ERRORS as error:
         raise ValueError(f"{archive} cannot be unpacked: {error}; delete it and fetch it again") from error
     finally:
         shutil.rmtree(partial)
 
 
-def _unzip(archive: Path, folder: Path, what: str) -> None:
-    with zipfile.ZipFile(archive) as packed:
-        names = packed.namelist()
-        _refuse_outside(archive, names)
-        for name in _tracked(names, what):
-            packed.extract(name, folder)
+def _unzip(archive: Path, folder: Path, name: str) -> None:
+    with zipfile.ZipFile(archive) as file:
+        members = file.namelist()
+        _check_members(archive, members)
+        for member in _tracked(members, name):
+            file.extract(member, folder)
 
 
-def _untar(archive: Path, folder: Path, what: str) -> None:
+def _untar(archive: Path, folder: Path, name: str) -> None:
     with gzip.open(archive) as stream:
-        while stream.read(1 << 20):  # to the end, where its checksum is compared: tarfile stops short of it
+        while stream.read(1 << 20):  # to the end, where gzip compares its checksum; tarfile stops earlier
             pass
-    with tarfile.open(archive, "r:gz") as packed:
-        members = packed.getmembers()
-        _refuse_outside(archive, [member.name for member in members])
-        for member in _tracked(members, what):
-            packed.extract(member, folder, filter="data")  # which also refuses devices and links to outside
+    with tarfile.open(archive, "r:gz") as file:
+        members = file.getmembers()
+        _check_members(archive, [member.name for member in members])
+        for member in _tracked(members, name):
+            file.extract(member, folder, filter="data")  # also rejects devices and links to the outside
 
 
-def _refuse_outside(archive: Path, names: Iterable[str]) -> None:
+def _check_members(archive: Path, names: Iterable[str]) -> None:
+    """Raise ``ValueError`` for a member with an absolute path or a ``..`` in it."""
     for name in names:
         for path in (PurePosixPath(name), PureWindowsPath(name)):
             if path.anchor or ".." in path.parts:
-                raise ValueError(f"{archive} is refused: the name {name!r} in it leads outside of the archive")
+                raise ValueError(f"{archive} is unsafe to unpack: its member {name!r} is outside of the archive")
 
 
-def _tracked(members: Sequence[_Member], what: str) -> Iterable[_Member]:
-    return track(members, description=f"unpacking {what}", console=Console(stderr=True))
+def _tracked(members: Sequence[_Member], name: str) -> Iterable[_Member]:
+    return track(members, description=f"unpacking {name}", console=Console(stderr=True))

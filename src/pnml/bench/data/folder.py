@@ -1,13 +1,14 @@
-"""Any folder of pictures."""
+"""Read folders of image files: any folder, and the sets that are published as one."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pnml.bench.data.gather import gather
-from pnml.io.decode import resize_to
+from pnml.bench.data.selection import decode_contents
+from pnml.io.decode import centre_crop_to
 from pnml.io.images import SUFFIXES, image_files
 
 if TYPE_CHECKING:
@@ -17,40 +18,77 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pnml.bench.data.selection import Contents, Selection
-    from pnml.io.decode import Fit
+    from pnml.io.decode import Transform
+
+IMAGENET30_FOLDERS = {"train": ("one_class_train",), "test": ("one_class_test",)}
+
+_CROP_SIDE = 32
+_IMAGENET30_SIDE = 254  # as in the paper
 
 
 def read_folder(
     folder: Path,
     selection: Selection,
     *,
-    fit: Fit | None = None,
+    transform: Transform | None = None,
     labelled: bool = False,
     strict: bool = False,
 ) -> Contents:
-    """Read every picture below a folder.
+    """Read the image files below a folder.
 
     Args:
-        folder: where the pictures are, at any depth.
-        selection: which of them, resized to ``selection.size`` if it is given.
-        fit: crops or resizes each picture, instead of ``selection.size``.
-        labelled: number the classes by the sorted names of the folders directly in ``folder``.
-        strict: raise on the first picture that does not decode, instead of leaving it out.
+        folder: contains images at any depth.
+        selection: which images, resized to ``selection.size`` unless there is a ``transform``.
+        transform: crops or resizes each image.
+        labelled: whether the folders directly in ``folder`` are classes, numbered in order of their names.
+        strict: raise on the first image that does not decode instead of skipping it.
     """
     files = image_files(folder)
     if not files:
-        raise ValueError(f"no pictures in {folder}: files ending in {', '.join(sorted(SUFFIXES))} are expected")
-    chosen = [files[row] for row in selection.rows(len(files))]
-    labels = _class_numbers(folder, files, chosen) if labelled else None
-    if fit is None and selection.size is not None:
-        fit = resize_to(selection.size)
-    return gather(chosen, labels, len(files), fit=fit, strict=strict)
+        raise ValueError(f"no images in {folder}: expected files ending in {', '.join(sorted(SUFFIXES))}")
+    selected = [files[row] for row in selection.rows(len(files))]
+    labels = _class_numbers(folder, files, selected) if labelled else None
+    return decode_contents(selected, labels, len(files), size=selection.size, transform=transform, strict=strict)
 
 
-def _class_numbers(folder: Path, files: Sequence[Path], chosen: Sequence[Path]) -> NDArray[np.int64]:
+def read_odin(folder: Path, selection: Selection) -> Contents:
+    """Read an archive published with ODIN in 2017. Its crops have 36×36 pixels; the paper uses the central 32×32."""
+    return read_folder(folder, selection, transform=centre_crop_to(_CROP_SIDE))
+
+
+def read_imagenet30(folder: Path, selection: Selection) -> Contents:
+    """Read ImageNet-30 (Hendrycks et al., 2019), resized to 254×254 pixels unless ``selection`` has a size."""
+    (part,) = IMAGENET30_FOLDERS[selection.split]
+    return read_folder(folder / part, replace(selection, size=selection.size or _IMAGENET30_SIDE), labelled=True)
+
+
+def read_tinyimagenet_crops(folder: Path, selection: Selection) -> Contents:
+    """Crop 32×32 pixels at a random, seeded position of each test image, as ODIN's authors did."""
+    contents = read_folder(folder / "test", replace(selection, size=None), strict=True)
+    images = np.asarray(contents.images)
+    positions = [side - _CROP_SIDE + 1 for side in images.shape[1:3]]
+    rng = np.random.default_rng(selection.seed)
+    corners = rng.integers(0, positions, size=(contents.total, 2))[selection.rows(contents.total)]
+    windows = np.lib.stride_tricks.sliding_window_view(images, (_CROP_SIDE, _CROP_SIDE), axis=(1, 2))
+    crops = windows[np.arange(len(images)), corners[:, 0], corners[:, 1]]  # (N, 3, 32, 32)
+    note = f"cropped from tiny-imagenet-200 with seed {selection.seed}, not the crops of the 2017 archive"
+    return contents._replace(images=np.ascontiguousarray(crops.transpose(0, 2, 3, 1)), note=note)
+
+
+def read_tinyimagenet_resized(folder: Path, selection: Selection) -> Contents:
+    """Resize each test image to 32×32 pixels, with antialiasing."""
+    contents = read_folder(folder / "test", replace(selection, size=_CROP_SIDE), strict=True)
+    note = (
+        "resized with antialiasing from tiny-imagenet-200: much harder to detect than the 2017 archive, "
+        "which shows aliasing artefacts"
+    )
+    return contents._replace(note=note)
+
+
+def _class_numbers(folder: Path, files: Sequence[Path], selected: Sequence[Path]) -> NDArray[np.int64]:
     depth = len(folder.parts)
-    loose = [file for file in files if len(file.parts) == depth + 1]
-    if loose:
-        raise ValueError(f"{loose[0]} lies in no class folder: {folder}/CLASS/... is expected")
+    unclassed = [file for file in files if len(file.parts) == depth + 1]
+    if unclassed:
+        raise ValueError(f"{unclassed[0]} is in no class folder: expected {folder}/CLASS/...")
     numbers = {name: number for number, name in enumerate(sorted({file.parts[depth] for file in files}))}
-    return np.asarray([numbers[file.parts[depth]] for file in chosen], dtype=np.int64)
+    return np.asarray([numbers[file.parts[depth]] for file in selected], dtype=np.int64)

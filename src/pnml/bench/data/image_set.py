@@ -1,4 +1,4 @@
-"""A set of images, decoded once and kept as uint8."""
+"""A set of uint8 images with labels."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-_PIECE = 1 << 28  # bytes moved to the device at once
+_TRANSFER_BYTES = 1 << 28  # moved to the device at once
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageSet:
-    """Images of one size with their labels, if they have any.
+    """Images of one size and, optionally, their labels.
 
     Attributes:
         name: the name or path it was loaded by.
-        images: (N, H, W, 3), uint8, RGB. A NumPy array; a set too large for memory is a
-            :class:`~pnml.io.decode.LazyImages`, which decodes the rows it is indexed with.
+        images: RGB, uint8, (N, H, W, 3): a NumPy array, or for a set too large for memory a
+            :class:`~pnml.io.decode.LazyImages`.
         labels: class numbers, (N,), int64, or None.
         split: the part of the published set, such as "test".
-        note: what a reader of results should know, such as "20,000 of the 73,257 published images".
+        note: how the images differ from the published set, such as "20,000 of the 73,257 published images".
 
     >>> images = np.zeros((5, 32, 32, 3), dtype=np.uint8)
     >>> black = ImageSet("black", images, labels=None, split="test", note="")
@@ -47,12 +47,12 @@ class ImageSet:
     note: str
 
     def __post_init__(self) -> None:
-        shape, kind = self.images.shape, self.images.dtype
-        if len(shape) != 4 or shape[-1] != 3 or kind != np.uint8:
-            raise ValueError(f"images of {self.name!r} are {kind} {shape}; uint8 (N, H, W, 3) is expected")
+        shape, dtype = self.images.shape, self.images.dtype
+        if len(shape) != 4 or shape[-1] != 3 or dtype != np.uint8:
+            raise ValueError(f"expected images of {self.name!r} to be uint8 (N, H, W, 3), got {dtype} {shape}")
         if self.labels is not None and (self.labels.shape != shape[:1] or self.labels.dtype != np.int64):
             raise ValueError(
-                f"labels of {self.name!r} are {self.labels.dtype} {self.labels.shape}; int64 {shape[:1]} is expected"
+                f"expected labels of {self.name!r} to be int64 {shape[:1]}, got {self.labels.dtype} {self.labels.shape}"
             )
 
     def __len__(self) -> int:
@@ -63,34 +63,34 @@ class ImageSet:
         return f"ImageSet({self.name!r}, {self.split!r}, {len(self):,} images of {width}×{height} pixels)"
 
     def take(self, n: int) -> ImageSet:
-        """The first ``n`` images, or all if there are fewer."""
+        """Return the first ``n`` images, or all if there are fewer."""
         if n < 0:
-            raise ValueError(f"cannot take {n} images: give a number of 0 or more")
+            raise ValueError(f"expected n to be at least 0, got {n}")
         first = slice(n)
         images = self.images.subset(first) if isinstance(self.images, LazyImages) else self.images[first]
         return replace(self, images=images, labels=None if self.labels is None else self.labels[first])
 
     def batches(self, batch_size: int, device: str | torch.device = "cpu") -> Iterator[torch.Tensor]:
-        """The images in order, as uint8 tensors (B, 3, H, W) on ``device``.
+        """Yield the images in order, as uint8 tensors (B, 3, H, W) on ``device``.
 
-        They are moved in pieces of many batches, and the next piece is made ready while one is in use.
+        Many batches are moved at once, and the next ones are read in a thread meanwhile.
         """
         if batch_size < 1:
-            raise ValueError(f"batch_size must be 1 or more, not {batch_size}")
+            raise ValueError(f"expected batch_size to be at least 1, got {batch_size}")
         torch_ = require("torch", extra="torch", what="ImageSet.batches")
         row_bytes = int(np.prod(self.images.shape[1:]))
-        step = batch_size * max(1, _PIECE // (batch_size * row_bytes))
+        step = batch_size * max(1, _TRANSFER_BYTES // (batch_size * row_bytes))
         starts = range(0, len(self), step)
         with ThreadPoolExecutor(1) as pool:
-            coming = [pool.submit(self._rows, start, step) for start in starts[:1]]
+            pending = [pool.submit(self._rows, start, step) for start in starts[:1]]
             for start in starts:
-                rows = coming.pop().result()
+                rows = pending.pop().result()
                 if start + step < len(self):
-                    coming.append(pool.submit(self._rows, start + step, step))
-                piece = torch_.from_numpy(rows).to(device)
-                for batch in piece.split(batch_size):
+                    pending.append(pool.submit(self._rows, start + step, step))
+                moved = torch_.from_numpy(rows).to(device)
+                for batch in moved.split(batch_size):
                     yield batch.permute(0, 3, 1, 2).contiguous()
 
     def _rows(self, start: int, count: int) -> NDArray[np.uint8]:
-        # A copy, for tensors cannot share read-only memory.
+        # A copy, because tensors cannot share read-only memory.
         return np.array(self.images[start : start + count])

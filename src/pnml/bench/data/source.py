@@ -1,4 +1,4 @@
-"""How a published set is described: its layouts on disk, where it comes from, how it is read."""
+"""Describe a published image set: its layouts on disk, where to download it, and how to read it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class DataNotFoundError(FileNotFoundError):
-    """An image set that is in none of the data folders; ``name`` says which."""
+    """Raised for an image set, ``name``, that is in none of the data folders."""
 
     def __init__(self, message: str, name: str = "") -> None:
         super().__init__(message)
@@ -25,13 +25,13 @@ class DataNotFoundError(FileNotFoundError):
 
 @dataclass(frozen=True)
 class Download:
-    """A file its publisher offers.
+    """A file to download.
 
     Attributes:
         url: its address.
-        file: where it goes, below a data folder.
-        md5: its digest, or None where none is known.
-        archive: whether it is unpacked, and then deleted.
+        file: its path below a data folder.
+        md5: its digest; None if unknown.
+        archive: whether to unpack the file and then delete it.
     """
 
     url: str
@@ -42,27 +42,27 @@ class Download:
 
 @dataclass(frozen=True)
 class Layout:
-    """One way in which a set lies on disk.
+    """One layout of a set on disk.
 
     Attributes:
-        folder: its folder, below a data folder.
-        needs: what must be in that folder, for each split.
-        read: makes the contents from the folder.
-        downloads: the files it comes from.
-        pages: where a person can fetch it, if no program can.
+        folder: the set's folder below a data folder.
+        required: the paths in that folder that each split requires.
+        read: reads the contents of the folder.
+        downloads: the files it is made of.
+        pages: where to download it by hand if it cannot be automated.
         md5: digests of the published files in the folder, where known.
     """
 
     folder: str
-    needs: Mapping[str, tuple[str, ...]]
+    required: Mapping[str, tuple[str, ...]]
     read: Reader
     downloads: tuple[Download, ...] = ()
     pages: tuple[str, ...] = ()
     md5: Mapping[str, str] = field(default_factory=dict)
 
     def missing(self, root: Path, split: str) -> list[Path]:
-        """What the split needs and ``root`` does not have."""
-        return [path for path in (root / self.folder / need for need in self.needs[split]) if not path.exists()]
+        """Return the paths that the split requires and ``root`` does not have."""
+        return [path for path in (root / self.folder / name for name in self.required[split]) if not path.exists()]
 
 
 @dataclass(frozen=True)
@@ -70,21 +70,21 @@ class Source:
     """An image set that can be loaded by name.
 
     Attributes:
-        name: as in the paper's tables.
-        what: one line about it.
+        name: its name in commands and results.
+        description: one line about it.
         counts: the published number of images of each split.
-        layouts: the best first.
-        make: makes a set that is drawn, not stored.
+        layouts: its layouts on disk, in order of preference.
+        generate: generates the set if it is not stored on disk.
     """
 
     name: str
-    what: str
+    description: str
     counts: Mapping[str, int]
     layouts: tuple[Layout, ...] = ()
-    make: Callable[[Selection], Contents] | None = None
+    generate: Callable[[Selection], Contents] | None = None
 
     def find(self, split: str, root: str | os.PathLike[str] | None = None) -> tuple[Layout, Path] | None:
-        """The best layout that some data folder holds, and the set's folder there."""
+        """Return the preferred layout found in a data folder, and the set's folder there."""
         for layout in self.layouts:
             for base in data_folders(root):
                 if not layout.missing(base, split):
@@ -92,28 +92,28 @@ class Source:
         return None
 
     def not_found(self, split: str, root: str | os.PathLike[str] | None = None) -> DataNotFoundError:
-        """The error that says what is expected where, and how to get it."""
+        """Return the error that names the expected paths and the way to get them."""
         bases = " or ".join(str(base) for base in data_folders(root))
-        ways = " or ".join(
-            " and ".join((Path(layout.folder) / need).as_posix() for need in layout.needs[split])
+        paths = " or ".join(
+            " and ".join((Path(layout.folder) / name).as_posix() for name in layout.required[split])
             for layout in self.layouts
         )
         return DataNotFoundError(
-            f"{self.name} ({split}) was not found: {ways} is expected in {bases}. Get it: {self.how_to_get()}; "
-            "or set PNML_DATA to the folder that holds it",
+            f"{self.name} ({split}) was not found: expected {paths} in {bases}. Get it: {self.how_to_get()}; "
+            "or set PNML_DATA to the folder that contains it",
             name=self.name,
         )
 
     def how_to_get(self) -> str:
-        """The command, or the pages for a person to visit."""
-        best = self.layouts[0]
-        if best.downloads:
+        """Return the command that downloads the set, or the pages to download it from by hand."""
+        layout = self.layouts[0]
+        if layout.downloads:
             return f"pnml data fetch {self.name}"
-        return f"by hand from {' and '.join(best.pages)}, unpacked in {fetch_folder() / best.folder}"
+        return f"by hand from {' and '.join(layout.pages)}, unpacked in {fetch_folder() / layout.folder}"
 
 
 def data_folders(root: str | os.PathLike[str] | None = None) -> list[Path]:
-    """Where sets are looked for: ``root`` alone if given, else the folders of ``PNML_DATA`` and the cache."""
+    """Return the folders to search: ``root`` alone if given, else the folders of ``PNML_DATA`` and the cache."""
     if root is not None:
         return [Path(root).expanduser()]
     named = [Path(part).expanduser() for part in os.environ.get("PNML_DATA", "").split(os.pathsep) if part]
@@ -121,5 +121,5 @@ def data_folders(root: str | os.PathLike[str] | None = None) -> list[Path]:
 
 
 def fetch_folder() -> Path:
-    """Where fetched sets go: ``data`` in the cache folder."""
+    """Return the folder for downloaded sets: ``data`` in the cache folder."""
     return cache_dir() / "data"
