@@ -33,7 +33,7 @@ from pnml.core.detector import FewRowsWarning
 from pnml.core.scaling import EMBEDDING_SCALES
 from pnml.metrics import auroc
 from pnml.uses import calibration_error, selective
-from pnml.uses.adversarial import TakingImages, fgsm, pgd
+from pnml.uses.adversarial import NormalisingModel, fgsm, pgd
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -157,7 +157,7 @@ def calibration(results: dict[str, Result], labels: np.ndarray[Any, Any]) -> Tab
 def adversarial(network: Network, detectors: dict[str, Detector], count: int) -> Table:
     """Attack test images; give what is left of the accuracy, and how well each score tells them from the clean ones."""
     images = data.load("cifar10", limit=count)
-    model, labels = TakingImages(network), torch.tensor(images.labels)
+    model, labels = NormalisingModel(network), torch.tensor(images.labels)
     clean = torch.cat([batch / 255 for batch in images.batches(50)])
     before = outputs(network, clean)
     was_right, scores = before.logits.argmax(dim=1) == labels, scores_of(detectors, before)

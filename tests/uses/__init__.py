@@ -1,1 +1,1 @@
-"""Tests of the other uses of the regret."""
+"""Tests of pnml.uses."""

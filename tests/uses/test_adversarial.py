@@ -1,4 +1,4 @@
-"""Attacks against their closed form on a linear model, and against what any attack must keep."""
+"""Compare the attacks with their closed form on linear models, and test the constraints on their images."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from pnml.bench.zoo import create
-from pnml.uses.adversarial import TakingImages, fgsm, pgd
+from pnml.uses.adversarial import NormalisingModel, fgsm, pgd
 
 EPSILONS = [2 / 255, 8 / 255, 0.3]
 
@@ -47,8 +47,8 @@ def attack_all(model: nn.Module, images: Tensor, labels: Tensor, epsilon: float)
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
-def test_two_linear_classes_have_the_worst_case_in_closed_form(images: Tensor, epsilon: float) -> None:
-    # The gradient is a positive multiple of w_other - w_label: every pixel goes to an end of its range.
+def test_attacks_on_two_linear_classes_match_the_closed_form(images: Tensor, epsilon: float) -> None:
+    # The gradient is a positive multiple of w_other - w_label: every pixel moves to a bound of its range.
     model = linear()
     labels = torch.arange(20) % 2
     weight = dict(model.named_parameters())["1.weight"].detach()
@@ -59,7 +59,7 @@ def test_two_linear_classes_have_the_worst_case_in_closed_form(images: Tensor, e
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
-def test_step_follows_the_sign_of_the_numerical_gradient(images: Tensor, labels: Tensor, epsilon: float) -> None:
+def test_fgsm_follows_the_sign_of_the_numerical_gradient(images: Tensor, labels: Tensor, epsilon: float) -> None:
     model, x = linear(4).double(), images[:2].double()
     moved = fgsm(model, x, labels[:2], epsilon=epsilon) - x
     for place in [(0, 0, 0, 0), (1, 2, 5, 3), (1, 1, 7, 7)]:
@@ -72,7 +72,7 @@ def test_step_follows_the_sign_of_the_numerical_gradient(images: Tensor, labels:
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
-def test_attacks_stay_in_the_ball_and_raise_every_loss(
+def test_attacks_stay_in_the_ball_and_increase_every_loss(
     network: nn.Module, images: Tensor, labels: Tensor, epsilon: float
 ) -> None:
     before = losses(network, images, labels)
@@ -87,7 +87,7 @@ def test_attacks_stay_in_the_ball_and_raise_every_loss(
     assert float(losses(network, several, labels).mean()) >= 0.99 * float(losses(network, single, labels).mean())
 
 
-def test_pgd_is_its_definition_written_out(network: nn.Module, images: Tensor, labels: Tensor) -> None:
+def test_pgd_equals_its_definition(network: nn.Module, images: Tensor, labels: Tensor) -> None:
     epsilon, steps = 0.1, 3
     start = torch.rand(images.shape, generator=torch.Generator().manual_seed(7))
     x = (images + epsilon * (2 * start - 1)).clamp(0, 1)
@@ -101,7 +101,7 @@ def test_pgd_is_its_definition_written_out(network: nn.Module, images: Tensor, l
     assert not torch.equal(found, pgd(network, images, labels, epsilon=epsilon, steps=steps, seed=8))
 
 
-def test_nothing_of_the_model_or_the_images_changes(network: nn.Module, images: Tensor, labels: Tensor) -> None:
+def test_attacks_do_not_change_the_model_or_the_images(network: nn.Module, images: Tensor, labels: Tensor) -> None:
     state = {name: value.clone() for name, value in network.state_dict().items()}
     copy = images.clone()
     with torch.inference_mode():
@@ -113,7 +113,7 @@ def test_nothing_of_the_model_or_the_images_changes(network: nn.Module, images: 
     assert all(parameter.grad is None for parameter in network.parameters())
 
 
-def test_models_that_return_a_dict_are_attacked(images: Tensor, labels: Tensor) -> None:
+def test_attacks_accept_models_that_return_a_dict(images: Tensor, labels: Tensor) -> None:
     class Wrapped(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -125,22 +125,22 @@ def test_models_that_return_a_dict_are_attacked(images: Tensor, labels: Tensor) 
     torch.testing.assert_close(fgsm(Wrapped().eval(), images, labels), fgsm(linear(4), images, labels))
 
 
-def test_network_of_the_zoo_behind_its_normalisation() -> None:
+def test_normalising_model_equals_network_on_normalised_images() -> None:
     network = create("resnet-20", 10).eval()
     stored = torch.randint(0, 256, (4, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-    model = TakingImages(network)
+    model = NormalisingModel(network)
     assert not model.training
     with torch.no_grad():
         torch.testing.assert_close(model(stored / 255), network(network.normalise(stored)))
 
 
 @pytest.mark.parametrize("attack", [fgsm, pgd])
-def test_what_cannot_be_attacked_is_refused(attack: Any, images: Tensor, labels: Tensor) -> None:
+def test_attacks_raise_for_invalid_input(attack: Any, images: Tensor, labels: Tensor) -> None:
     model = linear(4)
     for bad, message in (
         ((255 * images).to(torch.uint8), "uint8: expected floats"),
-        (images * 2 - 1, r"images lie in \[-.*before any normalisation"),
-        (images * torch.nan, "images lie in"),
+        (images * 2 - 1, r"images are in \[-.*before any normalisation"),
+        (images * torch.nan, "images are in"),
     ):
         with pytest.raises(ValueError, match=message):
             attack(model, bad, labels)
@@ -153,6 +153,6 @@ def test_what_cannot_be_attacked_is_refused(attack: Any, images: Tensor, labels:
         attack(model.train(), images, labels)
 
 
-def test_at_least_one_step(images: Tensor, labels: Tensor) -> None:
+def test_pgd_raises_for_zero_steps(images: Tensor, labels: Tensor) -> None:
     with pytest.raises(ValueError, match="steps is 0"):
         pgd(linear(4), images, labels, steps=0)

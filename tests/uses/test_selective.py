@@ -1,4 +1,4 @@
-"""Risk and coverage against loops over every sample, every order of ties, and cases known in closed form."""
+"""Compare risk and coverage with explicit loops, with all orders of ties and with closed forms."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def split(samples: Samples) -> tuple[list[float], list[bool]]:
 
 
 def naive_curve(samples: Samples) -> list[tuple[float, Fraction, Fraction]]:
-    """Threshold, coverage and risk, by asking every sample at every threshold."""
+    """Return threshold, coverage and risk, from a loop over samples at every threshold."""
     points = []
     for threshold in sorted({score for score, _ in samples}):
         answered = [wrong for score, wrong in samples if score <= threshold]
@@ -41,7 +41,7 @@ def area_in_this_order(wrong: Sequence[bool]) -> float:
 
 @_exact
 @given(_samples)
-def test_curve_is_that_of_asking_every_sample(samples: Samples) -> None:
+def test_risk_coverage_agrees_with_explicit_loops(samples: Samples) -> None:
     curve, expected = risk_coverage(*split(samples)), naive_curve(samples)
     np.testing.assert_array_equal(curve.thresholds, [threshold for threshold, _, _ in expected])
     np.testing.assert_allclose(curve.coverage, [float(100 * share) for _, share, _ in expected])
@@ -50,7 +50,7 @@ def test_curve_is_that_of_asking_every_sample(samples: Samples) -> None:
 
 @_exact
 @given(st.lists(st.tuples(st.integers(0, 2).map(float), st.booleans()), min_size=1, max_size=6))
-def test_area_is_the_mean_over_every_order_of_ties(samples: Samples) -> None:
+def test_aurc_is_the_mean_over_all_orders_of_ties(samples: Samples) -> None:
     areas = []
     for order in permutations(samples):
         scores = [score for score, _ in order]
@@ -61,7 +61,7 @@ def test_area_is_the_mean_over_every_order_of_ties(samples: Samples) -> None:
 
 @_exact
 @given(_samples)
-def test_no_order_has_a_smaller_area_than_all_errors_last(samples: Samples) -> None:
+def test_excess_aurc_is_relative_to_all_errors_last(samples: Samples) -> None:
     scores, wrong = split(samples)
     best = 100 * area_in_this_order(sorted(wrong))
     assert aurc(scores, wrong) - excess_aurc(scores, wrong) == pytest.approx(best)
@@ -70,32 +70,32 @@ def test_no_order_has_a_smaller_area_than_all_errors_last(samples: Samples) -> N
 
 @_exact
 @given(_samples, st.integers(0, 20))
-def test_coverage_is_the_largest_the_risk_allows(samples: Samples, percent: int) -> None:
+def test_coverage_at_risk_is_the_largest_allowed(samples: Samples, percent: int) -> None:
     allowed = [share for _, share, risk in naive_curve(samples) if risk <= Fraction(percent, 100)]
     assert coverage_at_risk(*split(samples), percent / 100) == pytest.approx(float(100 * max(allowed, default=0)))
 
 
 @pytest.mark.parametrize("n", [7, 100])
-def test_a_risk_that_is_met_exactly_counts(n: int) -> None:
+def test_coverage_at_risk_includes_a_risk_met_exactly(n: int) -> None:
     wrong = np.arange(n) < 7
     assert coverage_at_risk(np.zeros(n), wrong, 7 / n) == 100
 
 
-def test_closed_cases() -> None:
+def test_aurc_and_coverage_match_closed_forms() -> None:
     rng = np.random.default_rng(0)
     wrong = rng.random(500) < 0.2
     rate, n, errors = 100 * wrong.mean(), 500, int(wrong.sum())
-    assert aurc(np.zeros(n), wrong) == pytest.approx(rate)  # a score that knows nothing
+    assert aurc(np.zeros(n), wrong) == pytest.approx(rate)  # a constant score
     ideal = 100 / n * sum((k - (n - errors)) / k for k in range(n - errors + 1, n + 1))
     assert aurc(wrong + rng.random(n) / 2, wrong) == pytest.approx(ideal)
     worst = 100 / n * (errors + sum(errors / k for k in range(errors + 1, n + 1)))
     assert aurc(-1.0 * wrong, wrong) == pytest.approx(worst)
     assert coverage_at_risk(wrong, wrong, 0) == pytest.approx(100 - rate)
-    assert coverage_at_risk(~wrong, wrong, 0.0) == 0  # the first answers are wrong ones
+    assert coverage_at_risk(~wrong, wrong, 0.0) == 0  # the first answers are wrong
     assert aurc(rng.random(n), np.zeros(n, bool)) == 0
 
 
-def test_tensors_and_infinite_scores() -> None:
+def test_aurc_accepts_tensors_and_infinite_scores() -> None:
     torch = pytest.importorskip("torch")
     scores, wrong = [0.5, np.inf, 0.25], [False, True, True]
     given = torch.tensor(scores, dtype=torch.float32), torch.tensor(wrong)
@@ -105,20 +105,20 @@ def test_tensors_and_infinite_scores() -> None:
 @pytest.mark.parametrize(
     ("scores", "wrong", "message"),
     [
-        ([], [], r"scores have shape \(0,\)"),
-        ([[1.0]], [True], r"scores have shape \(1, 1\)"),
+        ([], [], r"scores has shape \(0,\)"),
+        ([[1.0]], [True], r"scores has shape \(1, 1\)"),
         ([1.0, np.nan], [True, False], r"scores\[1\] is NaN"),
         ([1.0, 2.0], [True], r"wrong has shape \(1,\): expected one per sample, shape \(2,\)"),
         ([1.0, 2.0], [0.5, 0.0], r"wrong\[0\] is 0.5"),
-        ([1.0, 2.0], [0, 7], r"wrong holds 7"),
+        ([1.0, 2.0], [0, 7], "wrong contains 7"),
     ],
 )
-def test_what_cannot_be_judged_is_refused(scores: list[float], wrong: list[bool], message: str) -> None:
+def test_aurc_raises_for_invalid_input(scores: list[float], wrong: list[bool], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         aurc(scores, wrong)
 
 
 @pytest.mark.parametrize("risk", [-0.1, 5, float("nan")])
-def test_a_risk_is_a_share(risk: float) -> None:
+def test_coverage_at_risk_raises_for_risk_outside_0_to_1(risk: float) -> None:
     with pytest.raises(ValueError, match=r"risk is .*such as 0\.01"):
         coverage_at_risk([1.0], [True], risk)

@@ -1,7 +1,7 @@
-"""What else a regret is good for: each use in a module of its own, for any score that grows with distrust.
+"""Further uses of the regret, or of any score that is larger for less trustworthy predictions.
 
-``selective`` (refuse the least trustworthy), ``calibration_error`` (are the probabilities right?), ``acquisition``
-(which samples to label next) and ``adversarial`` (images made to mislead; needs PyTorch).
+``selective`` (answer only trustworthy samples), ``calibration_error`` (compare probabilities with frequencies),
+``acquisition`` (select samples to label next) and ``adversarial`` (attacks on images; needs PyTorch).
 
 >>> from pnml.uses.acquisition import acquire
 >>> acquire([0.2, 0.9, 0.5], 2)

@@ -1,9 +1,9 @@
-"""Active learning: which unlabelled samples to have labelled next, and a simulation that shows what it gains.
+"""Active learning: select the unlabelled samples to label next, and simulate the gain in accuracy.
 
-The regret of an unlabelled sample needs the embeddings labelled so far and the last layer fitted to them, nothing else.
-It needs more labelled rows than features: with fewer, nearly every sample lies outside of their span, and the regret
-then ranks those first that the model is *surest* of. Reduce the features (by PCA of the unlabelled pool, say) until the
-first labels outnumber them.
+The regret of an unlabelled sample depends only on the embeddings labelled so far and on the last layer fitted to them.
+Use it with more labelled rows than features: with fewer, nearly every sample lies outside of their span, and the
+regret then ranks those first for which the model is *most* confident. If needed, reduce the number of features, for
+example by PCA of the unlabelled pool.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from pnml.backend.arrays import as_array, to_numpy
 from pnml.backend.extras import require
 from pnml.backend.rows import check_rows
 from pnml.core.detector import Detector
-from pnml.uses._checks import scores_of, whole_numbers
+from pnml.metrics import as_scores
+from pnml.uses._checks import as_integers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,16 +27,16 @@ if TYPE_CHECKING:
 
 
 def acquire(scores: Any, k: int) -> NDArray[np.int64]:
-    """Return the indices of the ``k`` samples of largest score, largest first; of equal scores the first come first.
+    """Return the indices of the ``k`` samples of largest score, largest first and ties in order of index.
 
     Args:
-        scores: of the unlabelled samples, larger = more worth a label, shape (n,): regrets, entropies, ...
-        k: how many to have labelled, at most n.
+        scores: of the unlabelled samples, larger = label earlier, shape (n,): regrets, entropies, ...
+        k: the number of samples to select, at most n.
 
     >>> acquire([0.2, 0.9, 0.5, 0.9], 3)
     array([1, 3, 2])
     """
-    values = scores_of(scores)
+    values = as_scores(scores, "scores")
     if not 1 <= k <= len(values):
         raise ValueError(f"k is {k}: expected from 1 to {len(values)}, the number of scores")
     return np.argsort(-values, kind="stable")[:k]
@@ -49,17 +50,17 @@ def entropy(probabilities: Any) -> NDArray[np.float64]:
     """
     p = to_numpy(check_rows(as_array(probabilities), None))
     entropies: NDArray[np.float64] = np.sum(p * -np.log(np.where(p > 0, p, 1.0)), axis=1)
-    return entropies + 0.0  # no -0.0
+    return entropies + 0.0  # turns -0.0 into 0.0
 
 
-class Situation(NamedTuple):
-    """What is known when labels are asked for.
+class AcquisitionState(NamedTuple):
+    """The input of a strategy.
 
     Attributes:
         model: the ``LogisticRegression`` fitted to the labelled rows.
-        labelled: their embeddings, shape (n, M).
-        pool: the embeddings that have no label yet, shape (m, M).
-        rng: the generator of this simulation, for strategies that draw.
+        labelled: embeddings of the labelled rows, shape (n, M).
+        pool: embeddings of the unlabelled rows, shape (m, M).
+        rng: the random generator of the simulation.
     """
 
     model: Any
@@ -68,35 +69,35 @@ class Situation(NamedTuple):
     rng: np.random.Generator
 
 
-Strategy = Callable[[Situation], Any]
-"""Gives every row of the pool a score, shape (m,): the largest are labelled next."""
+Strategy = Callable[[AcquisitionState], Any]
+"""Returns a score of every row of the pool, shape (m,); the rows of largest score are labelled next."""
 
 
 def by_regret(embedding_scale: EmbeddingScale = "natural") -> Strategy:
-    """Give the strategy that asks for the labels of largest regret, under a detector fitted on the labelled rows."""
+    """Return the strategy that scores by the regret of a detector fitted on the labelled rows."""
 
-    def score(now: Situation) -> Any:
-        weight, bias = now.model.coef_, now.model.intercept_
-        if len(weight) == 1:  # two classes share one row, whose logit is that of the second
+    def score(state: AcquisitionState) -> Any:
+        weight, bias = state.model.coef_, state.model.intercept_
+        if len(weight) == 1:  # for two classes scikit-learn stores only the logit of the second
             weight, bias = np.vstack([np.zeros_like(weight), weight]), np.append(0.0, bias)
-        return Detector(weight, bias, embedding_scale=embedding_scale).fit(now.labelled).score(now.pool)
+        return Detector(weight, bias, embedding_scale=embedding_scale).fit(state.labelled).score(state.pool)
 
     return score
 
 
-def by_entropy(now: Situation) -> Any:
-    """Ask where the model's probabilities have the largest entropy."""
-    return entropy(now.model.predict_proba(now.pool))
+def by_entropy(state: AcquisitionState) -> Any:
+    """Score by the entropy of the model's probabilities."""
+    return entropy(state.model.predict_proba(state.pool))
 
 
-def by_confidence(now: Situation) -> Any:
-    """Ask where the model's largest probability is smallest."""
-    return -now.model.predict_proba(now.pool).max(axis=1)
+def by_confidence(state: AcquisitionState) -> Any:
+    """Score by the model's largest probability, negated."""
+    return -state.model.predict_proba(state.pool).max(axis=1)
 
 
-def at_random(now: Situation) -> Any:
-    """Ask anywhere."""
-    return now.rng.random(len(now.pool))
+def at_random(state: AcquisitionState) -> Any:
+    """Score at random."""
+    return state.rng.random(len(state.pool))
 
 
 def simulate(
@@ -104,18 +105,18 @@ def simulate(
 ) -> NDArray[np.float64]:
     """Return the test accuracy in percent with ``start``, ``start + k``, ... labels, shape (rounds + 1,).
 
-    The labels of the training rows are hidden but for ``start`` of them, drawn at random with every class at least
-    once. Then, again and again, scikit-learn's ``LogisticRegression`` is fitted to the labelled rows and the strategy
-    has ``k`` more labelled. Two strategies with the same seed start from the same rows.
+    At first, ``start`` random training rows are labelled, at least one per class. In each round, scikit-learn's
+    ``LogisticRegression`` is fitted to the labelled rows and the strategy selects ``k`` more rows to label. Strategies
+    with the same seed start from the same rows.
 
     Args:
         strategy: such as ``by_regret()`` or :func:`by_entropy`.
         train: embeddings (N, M) and their classes (N,).
         test: embeddings (n, M) and their classes (n,).
-        start: how many labels there are at first, at least one per class.
-        k: how many are asked for in a round.
-        rounds: how often.
-        seed: of the first labels, and of strategies that draw.
+        start: the number of initial labels, at least one per class.
+        k: the number of labels added per round.
+        rounds: the number of rounds.
+        seed: of the initial labels and of random strategies.
 
     >>> rng = np.random.default_rng(0)
     >>> classes = np.repeat([0, 1, 2], 60)
@@ -127,32 +128,32 @@ def simulate(
     linear = require("sklearn.linear_model", extra="sklearn", what="pnml.uses.acquisition.simulate")
     (x, y), (x_test, y_test) = _labelled_rows(train, "train"), _labelled_rows(test, "test")
     rng = np.random.default_rng(seed)
-    known = _first(y, start, rng)
+    known = _initial_rows(y, start, rng)
     if start + k * rounds > len(x):
-        raise ValueError(f"{start} labels and {rounds} rounds of {k} more need {start + k * rounds} rows, got {len(x)}")
+        raise ValueError(f"expected at least start + k * rounds = {start + k * rounds} training rows, got {len(x)}")
     accuracy = []
     for number in range(rounds + 1):
         model = linear.LogisticRegression(max_iter=1000).fit(x[known], y[known])
         accuracy.append(100 * np.mean(model.predict(x_test) == y_test))
         if number < rounds:
             pool = np.setdiff1d(np.arange(len(x)), known)
-            chosen = acquire(strategy(Situation(model, x[known], x[pool], rng)), k)
+            chosen = acquire(strategy(AcquisitionState(model, x[known], x[pool], rng)), k)
             known = np.append(known, pool[chosen])
     return np.array(accuracy)
 
 
 def _labelled_rows(pair: tuple[Any, Any], name: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     x = to_numpy(check_rows(as_array(pair[0]), None))
-    return x, whole_numbers(pair[1], f"labels of {name}", len(x))
+    return x, as_integers(pair[1], f"labels of {name}", len(x))
 
 
-def _first(y: NDArray[np.int64], start: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draw ``start`` rows: one of every class, then any."""
+def _initial_rows(y: NDArray[np.int64], start: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return ``start`` random rows with at least one of every class."""
     order = rng.permutation(len(y))
     classes, first = np.unique(y[order], return_index=True)
     if not max(2, len(classes)) <= start <= len(y):
         raise ValueError(
-            f"start is {start}: expected from {max(2, len(classes))}, one label of every class, to {len(y)}, all rows"
+            f"start is {start}: expected from {max(2, len(classes))} (one label per class) to {len(y)} (all rows)"
         )
     others = np.delete(order, first)
     return np.append(order[first], others[: start - len(classes)])
