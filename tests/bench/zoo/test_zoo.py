@@ -1,4 +1,4 @@
-"""The networks against plain re-derivations from their papers, written with the published parameter names."""
+"""Compare the networks with independent implementations from their papers, using the published parameter names."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Published:
-    """Evaluate layers straight from a state dict, noting which names were used and what the Gram method looks at."""
+class Reference:
+    """Evaluates layers from a state dict, recording the names used and the tapped activations."""
 
     def __init__(self, state: dict[str, Tensor]) -> None:
         self.state = state
@@ -53,7 +53,7 @@ class Published:
         return features, features @ self.get(f"{name}.weight").T + self.get(f"{name}.bias")
 
 
-def densenet(net: Published, x: Tensor) -> tuple[Tensor, Tensor]:
+def densenet(net: Reference, x: Tensor) -> tuple[Tensor, Tensor]:
     x = net.conv("conv1", x)
     for block in (1, 2, 3):
         for layer in range(16):
@@ -68,7 +68,7 @@ def densenet(net: Published, x: Tensor) -> tuple[Tensor, Tensor]:
     return net.head("fc", net.active("bn1", x))
 
 
-def resnet(net: Published, x: Tensor, blocks: list[int], convolutions: int, shortcut: str) -> Tensor:
+def resnet(net: Reference, x: Tensor, blocks: list[int], convolutions: int, shortcut: str) -> Tensor:
     strided = 2 if convolutions == 3 else 1
     for stage, depth in enumerate(blocks, start=1):
         for block in range(depth):
@@ -83,18 +83,18 @@ def resnet(net: Published, x: Tensor, blocks: list[int], convolutions: int, shor
     return x
 
 
-def resnet_cifar(net: Published, x: Tensor, blocks: list[int]) -> tuple[Tensor, Tensor]:
+def resnet_cifar(net: Reference, x: Tensor, blocks: list[int]) -> tuple[Tensor, Tensor]:
     x = net.active("bn1", net.conv("conv1", x))
     return net.head("linear", resnet(net, x, blocks, 2, "shortcut"))
 
 
-def resnet_imagenet(net: Published, x: Tensor, blocks: list[int], convolutions: int) -> tuple[Tensor, Tensor]:
+def resnet_imagenet(net: Reference, x: Tensor, blocks: list[int], convolutions: int) -> tuple[Tensor, Tensor]:
     x = net.active("bn1", net.conv("conv1", x, 2))
     x = functional.max_pool2d(x, 3, 2, 1)
     return net.head("fc", resnet(net, x, blocks, convolutions, "downsample"))
 
 
-def wide_resnet(net: Published, x: Tensor) -> tuple[Tensor, Tensor]:
+def wide_resnet(net: Reference, x: Tensor) -> tuple[Tensor, Tensor]:
     x = net.conv("conv1", x)
     for stage in (1, 2, 3):
         for block in range(6):
@@ -107,8 +107,8 @@ def wide_resnet(net: Published, x: Tensor) -> tuple[Tensor, Tensor]:
     return net.head("fc", net.active("bn1", x))
 
 
-# name: (published form, classes, parameters, features, taps, image size)
-Known = tuple["Callable[[Published, Tensor], tuple[Tensor, Tensor]]", int, int, int, int, int]
+# name: (reference, classes, parameters, features, taps, image size)
+Known = tuple["Callable[[Reference, Tensor], tuple[Tensor, Tensor]]", int, int, int, int, int]
 KNOWN: dict[str, Known] = {
     "densenet-bc-100": (densenet, 10, 769_162, 342, 3 * 16 * 2 + 2 + 3, 32),
     "resnet-34": (lambda net, x: resnet_cifar(net, x, [3, 4, 6, 3]), 10, 21_282_122, 512, 16 * 6, 32),
@@ -119,8 +119,8 @@ KNOWN: dict[str, Known] = {
 }
 
 
-def seasoned(network: zoo.Network) -> zoo.Network:
-    """Give the batch norms statistics as training would, and evaluate in float64."""
+def with_statistics(network: zoo.Network) -> zoo.Network:
+    """Set random batch norm parameters and return the network in float64 and evaluation mode."""
     generator = torch.Generator().manual_seed(1)
     for module in network.modules():
         if isinstance(module, nn.BatchNorm2d):
@@ -133,28 +133,28 @@ def seasoned(network: zoo.Network) -> zoo.Network:
     return network.double().eval()
 
 
-def test_every_architecture_is_tested() -> None:
+def test_reference_exists_for_every_architecture() -> None:
     assert set(KNOWN) == set(zoo.ARCHITECTURES)
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_network_is_the_published_one(name: str) -> None:
-    form, classes, parameters, width, taps, size = KNOWN[name]
+def test_network_matches_reference(name: str) -> None:
+    reference_forward, classes, parameters, width, taps, size = KNOWN[name]
     torch.manual_seed(0)
     network = zoo.create(name, classes)
     assert network.architecture == name
     assert network.training
     assert sum(p.numel() for p in network.parameters()) == parameters
-    seasoned(network)
+    with_statistics(network)
     x = torch.randn(2, 3, size, size, dtype=torch.float64)
-    shown: list[tuple[int, Tensor]] = []
+    tapped: list[tuple[int, Tensor]] = []
     with torch.no_grad():
         logits, features = network(x), network.features(x)
-        with_taps = network.forward_with_taps(x, lambda i, activation: shown.append((i, activation)))
+        with_taps = network.forward_with_taps(x, lambda i, activation: tapped.append((i, activation)))
 
-    reference = Published({k: v for k, v in network.state_dict().items() if not k.endswith("num_batches_tracked")})
+    reference = Reference({k: v for k, v in network.state_dict().items() if not k.endswith("num_batches_tracked")})
     with torch.no_grad():
-        expected_features, expected_logits = form(reference, x)
+        expected_features, expected_logits = reference_forward(reference, x)
     assert reference.used == set(reference.state)
     assert features.shape == (2, width)
     assert logits.shape == (2, classes)
@@ -164,14 +164,14 @@ def test_network_is_the_published_one(name: str) -> None:
     torch.testing.assert_close(network.head(features), logits)
     assert network.head.in_features == width
     assert torch.equal(with_taps, features)
-    # The activations were kept without a copy: had the network overwritten one, it would differ here.
-    assert [i for i, _ in shown] == list(range(taps))
-    for (_, activation), expected in zip(shown, reference.taps, strict=True):
+    # The activations were kept without copying, so one that the network overwrote would differ here.
+    assert [i for i, _ in tapped] == list(range(taps))
+    for (_, activation), expected in zip(tapped, reference.taps, strict=True):
         torch.testing.assert_close(activation, expected)
 
 
 @pytest.mark.parametrize("name", ["densenet-bc-100", "resnet-20", "wideresnet-40-2", "resnet-18"])
-def test_network_can_be_trained(name: str) -> None:
+def test_every_parameter_has_a_gradient(name: str) -> None:
     torch.manual_seed(0)
     network = zoo.create(name, 5)
     loss = network(torch.randn(4, 3, 32, 32)).logsumexp(1).mean()
@@ -182,7 +182,7 @@ def test_network_can_be_trained(name: str) -> None:
         assert parameter.grad.any(), parameter_name
 
 
-def test_fresh_weights_are_kaiming() -> None:
+def test_initial_weights_are_kaiming_normal() -> None:
     torch.manual_seed(0)
     network = zoo.create("resnet-34", 10)
     assert isinstance(network, ResNetCifar)
@@ -192,7 +192,7 @@ def test_fresh_weights_are_kaiming() -> None:
     assert not network.head.bias.any()
 
 
-def test_wide_resnet_drops_out_in_training_only() -> None:
+def test_wide_resnet_uses_dropout_in_training_only() -> None:
     torch.manual_seed(0)
     network = WideResNet(10, depth=1, widen=1, dropout=0.5).eval()
     x = torch.randn(4, 3, 32, 32)
@@ -201,7 +201,7 @@ def test_wide_resnet_drops_out_in_training_only() -> None:
     assert not torch.allclose(network(x), network(x))
 
 
-def test_channels_last_input_stays_so_and_gives_the_same() -> None:
+def test_channels_last_layout_is_kept_with_equal_results() -> None:
     torch.manual_seed(0)
     network = zoo.create("densenet-bc-100", 10).eval()
     x = network.normalise(torch.randint(256, (2, 32, 32, 3), dtype=torch.uint8).permute(0, 3, 1, 2))
@@ -231,7 +231,7 @@ def test_taps_compile_into_one_graph(network: zoo.Network) -> None:
     torch.testing.assert_close(compiled(x), sums(x))
 
 
-def test_normalise() -> None:
+def test_normalise_matches_numpy() -> None:
     mean, std = (0.4, 0.5, 0.6), (0.1, 0.2, 0.3)
     images = np.random.default_rng(0).integers(0, 256, (2, 3, 4, 5), dtype=np.uint8)
     expected = (images / 255 - np.reshape(mean, (3, 1, 1))) / np.reshape(std, (3, 1, 1))
@@ -246,13 +246,13 @@ def test_normalise() -> None:
     "images",
     [torch.zeros(1, 3, 4, 4), torch.zeros(1, 4, 4, 3, dtype=torch.uint8), torch.zeros(4, 3, dtype=torch.uint8)],
 )
-def test_normalise_refuses_what_it_does_not_know(images: Tensor) -> None:
+def test_normalise_raises_for_other_dtype_or_shape(images: Tensor) -> None:
     with pytest.raises(ValueError, match=r"uint8 of shape \(N, 3, H, W\), got"):
         zoo.Normalise((0, 0, 0), (1, 1, 1))(images)
 
 
-def test_create_names_its_choices() -> None:
-    with pytest.raises(ValueError, match=r"'resnet-50'; there are .*resnet-34"):
+def test_create_raises_for_invalid_arguments() -> None:
+    with pytest.raises(ValueError, match=r"'resnet-50': expected one of .*resnet-34"):
         zoo.create("resnet-50", 10)
     with pytest.raises(ValueError, match="at least 1, got 0"):
         zoo.create("resnet-20", 0)

@@ -1,11 +1,11 @@
-"""Networks and their trained weights.
+"""Image classifiers and their trained weights.
 
 >>> from pnml.bench import zoo
 >>> network = zoo.create("resnet-20", num_classes=10)
 >>> network.head
 Linear(in_features=64, out_features=10, bias=True)
 
-``zoo.load("densenet-bc-100_cifar10")`` gives a trained one; ``zoo.CHECKPOINTS`` lists them all.
+``zoo.load("densenet-bc-100_cifar10")`` returns a trained network; ``zoo.CHECKPOINTS`` lists the known ones.
 """
 
 from __future__ import annotations

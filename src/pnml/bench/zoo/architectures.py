@@ -1,4 +1,4 @@
-"""The networks by name."""
+"""Create a network by name."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pnml.bench.zoo.densenet import DenseNet
+from pnml.bench.zoo.resnet import Bottleneck
 from pnml.bench.zoo.resnet_cifar import ResNetCifar
-from pnml.bench.zoo.resnet_imagenet import Bottleneck, ResNetImageNet
+from pnml.bench.zoo.resnet_imagenet import ResNetImageNet
 from pnml.bench.zoo.wide_resnet import WideResNet
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ ARCHITECTURES: dict[str, Callable[[int], Network]] = {
 
 
 def create(architecture: str, num_classes: int) -> Network:
-    """Make a network with fresh weights, in training mode.
+    """Return a network with random weights, in training mode.
 
     ``resnet-18`` and ``resnet-101`` are for 224×224 images, the others for 32×32.
 
@@ -35,9 +36,9 @@ def create(architecture: str, num_classes: int) -> Network:
     torch.Size([2, 10])
     """
     if architecture not in ARCHITECTURES:
-        raise ValueError(f"no architecture is named {architecture!r}; there are {', '.join(ARCHITECTURES)}")
+        raise ValueError(f"unknown architecture {architecture!r}: expected one of {', '.join(ARCHITECTURES)}")
     if num_classes < 1:
-        raise ValueError(f"num_classes must be at least 1, got {num_classes}")
+        raise ValueError(f"expected num_classes to be at least 1, got {num_classes}")
     network = ARCHITECTURES[architecture](num_classes)
     network.architecture = architecture
     return network

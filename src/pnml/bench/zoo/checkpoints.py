@@ -1,4 +1,4 @@
-"""The trained weights we know of, and where they are found."""
+"""The published checkpoints, and a function that locates their files."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ class Checkpoint:
     """A published file of trained weights.
 
     Attributes:
-        name: how :func:`pnml.bench.zoo.load` is asked for it.
+        name: its name for :func:`pnml.bench.zoo.load`.
         architecture: the name of its network in the zoo.
-        num_classes: how many classes it tells apart.
-        trained_on: the image set it learned, as :mod:`pnml.bench.data` names it.
-        mean: of each colour, for images in [0, 1].
-        std: of each colour, for images in [0, 1].
-        filename: the file that holds it.
-        url: where that file is published, if it is.
-        sha256: the file's digest in hex, or the start of it that its publisher gives.
-        note: who made it, and how.
+        num_classes: the number of classes.
+        trained_on: the image set it was trained on, as named in :mod:`pnml.bench.data`.
+        mean: mean of each channel, for images in [0, 1].
+        std: standard deviation of each channel, for images in [0, 1].
+        filename: the name of the file.
+        url: the address of the file; None if it is not published.
+        sha256: the file's digest in hex, or the prefix that its publisher gives.
+        note: who published it and how it was trained.
     """
 
     name: str
@@ -81,25 +81,25 @@ CHECKPOINTS: dict[str, Checkpoint] = {
 
 
 def locate(checkpoint: Checkpoint) -> Path:
-    """Find the file of ``checkpoint``, checked: in the folders of ``PNML_WEIGHTS``, in the cache, or by download.
+    """Return the verified file of ``checkpoint``, from the folders of ``PNML_WEIGHTS``, the cache or a download.
 
-    ``PNML_WEIGHTS`` is a folder, or several joined as in ``PATH``.
+    ``PNML_WEIGHTS`` is one folder, or several separated as in ``PATH``.
     """
-    own = [Path(folder).expanduser() for folder in os.environ.get("PNML_WEIGHTS", "").split(os.pathsep) if folder]
+    folders = [Path(folder).expanduser() for folder in os.environ.get("PNML_WEIGHTS", "").split(os.pathsep) if folder]
     cached = cache_dir() / "weights"
-    for folder in (*own, cached):
+    for folder in (*folders, cached):
         path = folder / checkpoint.filename
         if path.is_file():
             verify(path, sha256=checkpoint.sha256)
             return path
-    named = f"the folder that PNML_WEIGHTS names ({os.pathsep.join(map(str, own)) or 'not set'})"
+    own = f"a folder of PNML_WEIGHTS ({os.pathsep.join(map(str, folders)) or 'not set'})"
     if checkpoint.url is None:
         raise FileNotFoundError(
-            f"the weights {checkpoint.name} are not here and have no public address: put {checkpoint.filename} "
-            f"into {named} or into {cached}"
+            f"the weights {checkpoint.name} were not found and cannot be downloaded: put {checkpoint.filename} "
+            f"into {own} or into {cached}"
         )
     destination, what = cached / checkpoint.filename, f"the weights {checkpoint.name}"
     try:
         return download(checkpoint.url, destination, sha256=checkpoint.sha256, what=what)
     except ConnectionError as error:
-        raise ConnectionError(f"{error}, or into {named}") from error
+        raise ConnectionError(f"{error}, or into {own}") from error

@@ -12,7 +12,7 @@ BLOCKS = 3
 
 
 class Bottleneck(nn.Module):
-    """A 1×1 and a 3×3 convolution whose ``growth`` channels are put beside the input. Taps: both convolutions."""
+    """A 1×1 and a 3×3 convolution whose ``growth`` channels are appended to the input. Taps: both convolutions."""
 
     def __init__(self, channels: int, growth: int) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Bottleneck(nn.Module):
 
 
 class DenseBlock(nn.Module):
-    """A row of bottlenecks at one resolution. Taps: those of its bottlenecks, then its output."""
+    """A sequence of bottlenecks at one resolution. Taps: those of its bottlenecks, then its output."""
 
     def __init__(self, channels: int, growth: int, depth: int) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class DenseBlock(nn.Module):
 
 
 class Transition(nn.Module):
-    """Half the channels, half the resolution. Tap: the convolution, before pooling."""
+    """Halves the channels and the resolution. Tap: the convolution, before pooling."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class Transition(nn.Module):
 
 
 class DenseNet(Network):
-    """DenseNet-BC with 4 + 6 · ``depth`` layers, by default the 100 layers with growth 12: 342 features, 101 taps.
+    """DenseNet-BC with 4 + 6 · ``depth`` layers, by default 100 layers with growth 12: 342 features, 101 taps.
 
     >>> DenseNet(10).features(torch.zeros(1, 3, 32, 32)).shape
     torch.Size([1, 342])

@@ -1,4 +1,4 @@
-"""What every network of the zoo offers."""
+"""The base class of the networks of the zoo."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from pnml.bench.zoo.normalisation import CIFAR, Normalisation, Normalise
 Tap = Callable[[Tensor], None]
 
 
-def ignore(_activation: Tensor) -> None:
-    """Stand in for a tap nobody listens to."""
+def _ignore(_activation: Tensor) -> None:
+    """Discard a tapped activation."""
 
 
 class Network(nn.Module, ABC):
-    """An image classifier in two steps: embeddings of the images, then one linear layer, the ``head``.
+    """An image classifier: embeddings of the images, then one linear layer, the ``head``.
 
-    Input is normalised: ``network(network.normalise(images))`` for uint8 images. Parameters carry the names under
-    which the architecture's weights were published.
+    Input is normalised: ``network(network.normalise(images))`` for uint8 images. Parameters have the names of the
+    published weights.
 
     Attributes:
-        architecture: its name in the zoo, where :func:`pnml.bench.zoo.create` made it.
+        architecture: its name in the zoo; None unless created by :func:`pnml.bench.zoo.create`.
         normalise: the :class:`~pnml.bench.zoo.normalisation.Normalise` its weights were trained with.
     """
 
@@ -39,28 +39,28 @@ class Network(nn.Module, ABC):
 
     @abstractmethod
     def embed(self, x: Tensor, tap: Tap) -> Tensor:
-        """Compute the embeddings and call ``tap`` with each tapped activation as soon as it exists."""
+        """Compute the embeddings and call ``tap`` with each tapped activation as soon as it is computed."""
 
     @property
     def head(self) -> nn.Linear:
-        """The last linear layer: embeddings (N, M) in, logits (N, C) out."""
+        """The last linear layer, from embeddings (N, M) to logits (N, C)."""
         layer: nn.Linear = getattr(self, self.head_name)
         return layer
 
     def features(self, x: Tensor) -> Tensor:
-        """Give the embeddings (N, M) of normalised images (N, 3, H, W)."""
-        return self.embed(x, ignore)
+        """Compute the embeddings (N, M) of normalised images (N, 3, H, W)."""
+        return self.embed(x, _ignore)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Give the logits (N, C) of normalised images (N, 3, H, W)."""
+        """Compute the logits (N, C) of normalised images (N, 3, H, W)."""
         logits: Tensor = self.head(self.features(x))
         return logits
 
     def forward_with_taps(self, x: Tensor, on_tap: Callable[[int, Tensor], None]) -> Tensor:
-        """Give the embeddings (N, M), and show the activations inside on the way.
+        """Compute the embeddings (N, M) and pass the tapped activations to ``on_tap``.
 
-        ``on_tap(i, activation)`` is called with i = 0, 1, 2, ... in the order of computation. The network holds no
-        activation longer than it needs it itself, and overwrites none that it has shown.
+        ``on_tap(i, activation)`` is called with i = 0, 1, 2, ... in the order of computation. The network keeps no
+        reference to an activation that it no longer needs, and does not overwrite tapped ones.
 
         >>> import torch
         >>> from pnml.bench.zoo import create
@@ -74,7 +74,7 @@ class Network(nn.Module, ABC):
         return self.embed(x, lambda activation: on_tap(next(number), activation))
 
     def initialise(self) -> None:
-        """Draw the weights for training from scratch: Kaiming normal convolutions, no bias in the head."""
+        """Initialise the weights for training: Kaiming normal convolutions, zero bias in the head."""
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

@@ -1,4 +1,4 @@
-"""From stored images to what a network takes in."""
+"""Normalise uint8 images for a network."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Channels = tuple[float, float, float]
 
 
 class Normalisation(NamedTuple):
-    """Mean and standard deviation of each colour, for images in [0, 1]."""
+    """Mean and standard deviation of each channel, for images in [0, 1]."""
 
     mean: Channels
     std: Channels
@@ -25,10 +25,9 @@ IMAGENET = Normalisation(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
 
 
 class Normalise(nn.Module):
-    """Turn uint8 images (N, 3, H, W) into network input of the same shape: ``(images / 255 - mean) / std``.
+    """Compute ``(images / 255 - mean) / std`` of uint8 images (N, 3, H, W), keeping their memory layout.
 
-    ``mean`` and ``std`` have shape (3, 1, 1), so they broadcast over network input. They move with the network they
-    belong to, but are not part of its state dict. The result has the memory layout of the images.
+    ``mean`` and ``std`` are buffers of shape (3, 1, 1) that move with the network but are not in its state dict.
 
     >>> images = torch.full((2, 3, 32, 32), 255, dtype=torch.uint8)
     >>> Normalise((0.5, 0.5, 0.5), (0.5, 0.25, 0.125))(images)[0, :, 0, 0]
@@ -47,6 +46,6 @@ class Normalise(nn.Module):
         """Normalise ``images``, a uint8 tensor of shape (N, 3, H, W)."""
         if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3:
             raise ValueError(
-                f"images must be uint8 of shape (N, 3, H, W), got {images.dtype} of shape {tuple(images.shape)}"
+                f"expected images to be uint8 of shape (N, 3, H, W), got {images.dtype} of shape {tuple(images.shape)}"
             )
         return (images.to(self.mean.dtype) / 255 - self.mean) / self.std

@@ -1,4 +1,4 @@
-"""Networks to and from files."""
+"""Load networks from files, and save them."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from pnml.bench.zoo.normalisation import Normalise
 if TYPE_CHECKING:
     from pnml.bench.zoo.network import Network
 
-_COUNTER = "num_batches_tracked"  # of batch norms; evaluation does not use it, and some publishers drop it
+_OPTIONAL = "num_batches_tracked"  # of batch norms; unused in evaluation and absent from some published files
 
 
 def load(
     name_or_path: str | os.PathLike[str], *, architecture: str | None = None, num_classes: int | None = None
 ) -> Network:
-    """Give a trained network, in evaluation mode and on the CPU.
+    """Load a trained network, in evaluation mode and on the CPU.
 
     Args:
-        name_or_path: a name in ``CHECKPOINTS``, looked up in the folders of the environment variable
-            ``PNML_WEIGHTS``, then in the cache, then downloaded; or a ``.safetensors``, ``.pt`` or ``.pth`` file.
-        architecture: what the file holds; unneeded for names and for files written by :func:`save`.
-        num_classes: how many classes the file must have; whatever it has when not given.
+        name_or_path: a name in ``CHECKPOINTS``, found in the folders of the environment variable ``PNML_WEIGHTS``, in
+            the cache or by download; or a ``.safetensors``, ``.pt`` or ``.pth`` file.
+        architecture: the file's architecture; not needed for names and for files written by :func:`save`.
+        num_classes: the file's number of classes; inferred if not given.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -47,7 +47,7 @@ def load(
         path = Path(name_or_path)
         if not path.is_file():
             raise FileNotFoundError(
-                f"{os.fspath(name_or_path)!r} is neither a file nor a known checkpoint: {', '.join(CHECKPOINTS)}"
+                f"{os.fspath(name_or_path)!r} is neither a file nor a known checkpoint ({', '.join(CHECKPOINTS)})"
             )
     else:
         path = locate(checkpoint)
@@ -61,7 +61,9 @@ def load(
     state, metadata = _read(path)
     architecture = architecture or metadata.get("architecture")
     if architecture is None:
-        raise ValueError(f"{path} does not say its architecture: give architecture= one of {', '.join(ARCHITECTURES)}")
+        raise ValueError(
+            f"{path} does not name its architecture: pass architecture=, one of {', '.join(ARCHITECTURES)}"
+        )
     network = create(architecture, num_classes or _count_classes(state, path))
     _check(state, network, path)
     network.load_state_dict(state)
@@ -73,9 +75,9 @@ def load(
 
 
 def save(network: Network, path: str | os.PathLike[str], *, extra: dict[str, str] | None = None) -> None:
-    """Write a network of :func:`create` to a ``.safetensors`` file that :func:`load` reads without being told more.
+    """Write a network of :func:`create` to a ``.safetensors`` file, with its architecture, for :func:`load`.
 
-    ``extra`` goes into the file's metadata, for people and programs to read.
+    ``extra`` is added to the file's metadata.
     """
     if network.architecture is None:
         raise ValueError("expected a network made by zoo.create or zoo.load, which know their architecture")
@@ -91,49 +93,49 @@ def save(network: Network, path: str | os.PathLike[str], *, extra: dict[str, str
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors of a file, and what it says about them."""
+    """Return the tensors of a file and its metadata."""
     if path.suffix == ".safetensors":
         try:
             with safe_open(path, framework="pt") as file:
-                return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118 (no mapping)
+                return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118 (not a mapping)
         except SafetensorError as error:
             raise ValueError(f"{path} is not a safetensors file: {error}") from error
     if path.suffix not in {".pt", ".pth"}:
-        raise ValueError(f"{path} is no weights file: .safetensors, .pt or .pth is expected")
+        raise ValueError(f"{path} is not a weights file: expected .safetensors, .pt or .pth")
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
-        raise ValueError(f"{path} cannot be read as a state dict of tensors and nothing else: {error}") from error
+        raise ValueError(f"{path} cannot be read as a state dict of tensors: {error}") from error
     if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
-        raise ValueError(f"{path} must hold a state dict, names to tensors, and nothing else")
+        raise ValueError(f"{path} is not a state dict: expected a mapping from names to tensors only")
     return dict(state), {}
 
 
 def _count_classes(state: dict[str, Tensor], path: Path) -> int:
-    """The rows of the head, which in every network of the zoo is the only matrix."""
+    """Return the number of rows of the head, the only matrix in every network of the zoo."""
     matrices = [tensor for tensor in state.values() if tensor.ndim == 2]
     if len(matrices) != 1:
-        raise ValueError(f"{path} holds {len(matrices)} linear layers; the networks of the zoo have one")
+        raise ValueError(f"{path} is not a network of the zoo: expected one linear layer, found {len(matrices)}")
     return len(matrices[0])
 
 
 def _check(state: dict[str, Tensor], network: Network, path: Path) -> None:
-    """Compare names and shapes with those of the network."""
+    """Raise ``ValueError`` if names or shapes differ from those of the network."""
     expected = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
-    missing = [name for name in expected if name not in state and not name.endswith(_COUNTER)]
+    missing = [name for name in expected if name not in state and not name.endswith(_OPTIONAL)]
     unknown = [name for name in state if name not in expected]
     shapes = [
         f"{name} {tuple(tensor.shape)} instead of {expected[name]}"
         for name, tensor in state.items()
         if name in expected and tuple(tensor.shape) != expected[name]
     ]
-    troubles = [
+    problems = [
         f"{len(found)} {kind} ({', '.join(found[:3])}{', ...' if len(found) > 3 else ''})"
-        for kind, found in (("missing", missing), ("unknown", unknown), ("of another shape", shapes))
+        for kind, found in (("missing", missing), ("unknown", unknown), ("of other shape", shapes))
         if found
     ]
-    if troubles:
+    if problems:
         classes = network.head.out_features
         raise ValueError(
-            f"{path} is no {network.architecture} with {classes} classes; of its tensors {'; '.join(troubles)}"
+            f"{path} is not a {network.architecture} with {classes} classes; tensors: {'; '.join(problems)}"
         )

@@ -9,7 +9,7 @@ from pnml.bench.zoo.network import Network, Tap
 
 
 class BasicBlock(nn.Module):
-    """Two 3×3 convolutions, each after its batch norm and relu, beside a shortcut.
+    """Two 3×3 convolutions, each preceded by a batch norm and a relu, and a shortcut.
 
     Taps: conv1, relu(bn2), conv2, the shortcut, the output.
     """
@@ -40,7 +40,7 @@ class BasicBlock(nn.Module):
 
 
 class Stage(nn.Module):
-    """A row of blocks, the first of which changes channels and resolution."""
+    """A sequence of blocks, the first of which changes channels and resolution."""
 
     def __init__(self, inputs: int, outputs: int, depth: int, stride: int, dropout: float) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Stage(nn.Module):
 class WideResNet(Network):
     """A wide ResNet with 4 + 6 · ``depth`` layers, by default WideResNet-40-2: 128 features, 90 taps.
 
-    ``dropout`` acts between the two convolutions of a block, in training only.
+    ``dropout`` is applied between the two convolutions of a block, in training only.
 
     >>> import torch
     >>> WideResNet(10).features(torch.zeros(1, 3, 32, 32)).shape
