@@ -133,3 +133,26 @@ def test_tpr_outside_its_range_raises(tpr: float) -> None:
 def test_metrics_outside_0_to_100_raise(value: float) -> None:
     with pytest.raises(ValueError, match=r"aupr_in is .* percentage"):
         metrics.Metrics(50, 50, 50, value, 50, 50)
+
+
+@_exact
+@given(_scores, _scores)
+def test_tnr_curve_is_the_roc_curve_of_scikit_learn_with_its_thresholds(ind: list[float], ood: list[float]) -> None:
+    curve = metrics.tnr_curve(ind, ood)
+    is_ood, scores = labelled(ind, ood)
+    fpr, tpr, thresholds = roc_curve(1 - is_ood, -scores, drop_intermediate=False)
+    np.testing.assert_allclose(curve.tpr, 100 * tpr, atol=1e-9)
+    np.testing.assert_allclose(curve.tnr, 100 * (1 - fpr), atol=1e-9)
+    np.testing.assert_array_equal(curve.thresholds, -thresholds)
+    for threshold, kept, flagged in zip(*curve, strict=True):
+        assert kept == pytest.approx(100 * np.mean([score <= threshold for score in ind]))
+        assert flagged == pytest.approx(100 * np.mean([score > threshold for score in ood]))
+    at_95 = curve.threshold_at_tpr(0.95)
+    assert metrics.tnr_at_tpr(ind, ood) == pytest.approx(100 * np.mean([score > at_95 for score in ood]))
+    best = [score <= curve.best_threshold() for score in ind], [score > curve.best_threshold() for score in ood]
+    assert metrics.detection_accuracy(ind, ood) == pytest.approx(50 * (np.mean(best[0]) + np.mean(best[1])))
+
+
+def test_threshold_at_tpr_raises_for_impossible_tpr() -> None:
+    with pytest.raises(ValueError, match="tpr is 95"):
+        metrics.tnr_curve([1.0], [2.0]).threshold_at_tpr(95)

@@ -1,4 +1,4 @@
-"""The commands that run networks for their figures, on made images and small random networks."""
+"""Run the figure commands that need networks, on synthetic images and small random networks."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def test_command_writes_its_files(line: str, small_world: Path) -> None:
     assert (small_world / f"{name}.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
 
 
-def test_counts_in_the_file_are_those_of_the_scores(small_world: Path) -> None:
+def test_gram_vs_pnml_writes_and_prints_the_counts(small_world: Path) -> None:
     done = call(f"gram-vs-pnml --ind cifar10 --ood svhn --out {small_world}")
     assert done.exit_code == 0, done.output
     found = json.loads((small_world / "gram-vs-pnml.json").read_text(encoding="utf-8"))
     about = {"model": "densenet-bc-100", "ind": "cifar10", "ood": "svhn", "method": "gram", "limit": None}
     assert {key: found[key] for key in about} == about
     (duel,) = duels("densenet-bc-100", "cifar10", ["svhn"], "gram", Options(device="cpu"))
-    assert found["samples"] == {"ind": 11, "ood": 12}  # a tenth of the twelve test images is held out
+    assert found["samples"] == {"ind": 11, "ood": 12}  # a tenth of the 12 test images is held out
     at, at_pnml = found["thresholds"]["alone"], found["thresholds"]["plus_pnml"]
     gram, regret = duel.alone, duel.plus_pnml
     assert found["ind_refused"] == {"alone": np.sum(gram.ind > at), "plus_pnml": np.sum(regret.ind > at_pnml)}
@@ -60,11 +60,11 @@ def test_counts_in_the_file_are_those_of_the_scores(small_world: Path) -> None:
         "alone": np.sum((gram.ood > at) & (regret.ood <= at_pnml)),
         "plus_pnml": np.sum((gram.ood <= at) & (regret.ood > at_pnml)),
     }
-    assert f"of 12 OOD samples Gram+pNML catches {found['ood_caught_only_by']['plus_pnml']} that Gram" in done.stdout
+    assert f"Of 12 OOD samples, Gram+pNML flags {found['ood_caught_only_by']['plus_pnml']} that Gram" in done.stdout
 
 
 @pytest.mark.parametrize("method", ["baseline", "odin"])
-def test_scores_are_those_the_benchmark_measures(method: str, small_world: Path) -> None:
+def test_scores_are_those_of_the_benchmark(method: str, small_world: Path) -> None:
     options = Options(out=small_world, device="cpu")
     (result,) = run(plan("densenet-bc-100", "cifar10", ["svhn"], [method]), options).results
     (duel,) = duels("densenet-bc-100", "cifar10", ["svhn"], method, options)
@@ -73,7 +73,7 @@ def test_scores_are_those_the_benchmark_measures(method: str, small_world: Path)
     assert evaluate(*duel.plus_pnml) == result.scores.plus_pnml
 
 
-def test_own_weights_are_used(small_world: Path, made_weights: dict[str, Path]) -> None:
+def test_checkpoint_option_is_used(small_world: Path, made_weights: dict[str, Path]) -> None:
     options = Options(device="cpu", limit=12, checkpoint=made_weights["densenet-bc-100_svhn"])
     (own,) = duels("densenet-bc-100", "cifar10", ["uniform"], "baseline", options)
     (published,) = duels("densenet-bc-100", "cifar10", ["uniform"], "baseline", Options(device="cpu", limit=12))
@@ -89,7 +89,7 @@ def test_own_weights_are_used(small_world: Path, made_weights: dict[str, Path]) 
         ("histograms --limit 0", "limit is 0"),
     ],
 )
-def test_wrong_names_are_one_line(line: str, message: str, small_world: Path) -> None:
+def test_wrong_option_values_print_one_line(line: str, message: str, small_world: Path) -> None:
     done = call(f"{line} --out {small_world}")
     assert done.exit_code == 1
     assert message in done.stderr

@@ -1,4 +1,4 @@
-"""The simulated regret curves, and the files every figure is written to."""
+"""Test the simulated regret curves, and the files that figures are saved to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from matplotlib.image import imread
 from typer.testing import CliRunner
 
-from pnml.bench.figures import blank, save
+from pnml.bench.figures import new_figure, save
 from pnml.bench.figures.simulation import P1, curves, draw
 from pnml.cli.figures import figures_app
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_curves_are_the_theorem_over_log_two() -> None:
+def test_curves_equal_the_regret_divided_by_log_two() -> None:
     xtg, heights = curves(resolution=11)
     for p, curve in zip(P1, heights, strict=True):
         for t, height in zip(xtg, curve, strict=True):
@@ -25,7 +25,7 @@ def test_curves_are_the_theorem_over_log_two() -> None:
             assert height == pytest.approx(np.log(sum(genies)) / np.log(2), rel=1e-9, abs=1e-12)
 
 
-def test_curves_run_over_all_that_xtg_can_reach() -> None:
+def test_curves_cover_xtg_from_zero_to_one() -> None:
     xtg, heights = curves()
     assert (xtg[0], xtg[-1]) == (0, 1)
     assert heights.shape == (3, len(xtg))
@@ -34,25 +34,25 @@ def test_curves_run_over_all_that_xtg_can_reach() -> None:
     np.testing.assert_allclose(heights[:, -1], limits, rtol=1e-12)
 
 
-def test_curves_rise_and_stay_within_the_bound() -> None:
+def test_curves_increase_and_stay_below_one() -> None:
     _, heights = curves()
     assert (np.diff(heights, axis=1) > 0).all()
     assert heights.max() < 1
 
 
-def test_certain_model_answers_a_change_of_xtg_the_most_strongly() -> None:
+def test_curve_of_the_most_confident_model_is_the_steepest() -> None:
     xtg, heights = curves()
     steepest = np.gradient(heights, xtg, axis=1).max(axis=1)
     assert steepest[2] > 2 * max(steepest[0], steepest[1])
 
 
-def test_certain_model_starts_with_the_least_regret_and_ends_with_the_most() -> None:
+def test_most_confident_model_has_the_smallest_regret_first_and_the_largest_last() -> None:
     xtg, heights = curves()
     assert (heights[:, (xtg > 0) & (xtg < 0.7)].argmin(axis=0) == 2).all()
     assert list(heights[:, -1].argsort()) == [0, 1, 2]
 
 
-def test_figure_draws_the_curves_up_to_one_and_names_them() -> None:
+def test_draw_plots_and_labels_the_curves() -> None:
     (axes,) = draw().axes
     assert axes.get_xlim() == (0, 1)
     assert [text.get_text() for text in axes.texts] == [f"$p_1 = {p}$" for p in P1]
@@ -74,15 +74,15 @@ def test_help_shows_an_example(command: str) -> None:
     assert f"pnml figures {command} --out figures" in result.output
 
 
-def test_saving_is_reproducible_at_two_hundred_dots_an_inch(tmp_path: Path) -> None:
+def test_save_is_reproducible_and_has_200_dpi(tmp_path: Path) -> None:
     first, second = (save(draw(), tmp_path / folder, "same") for folder in ("one", "two"))
     assert imread(first[0]).shape[:2] == (640, 960)
     for one, two in zip(first, second, strict=True):
         assert one.read_bytes() == two.read_bytes()
 
 
-def test_failed_save_leaves_nothing_behind(tmp_path: Path) -> None:
-    figure = blank(1, 1)
+def test_failed_save_leaves_no_files(tmp_path: Path) -> None:
+    figure = new_figure(1, 1)
     figure.text(0, 0, r"$\nosuchsymbol$")
     with pytest.raises(ValueError, match="nosuchsymbol"):
         save(figure, tmp_path, "broken")

@@ -1,7 +1,7 @@
-"""The paper's figures, each drawn by one module: data first, then the picture, written as PNG and SVG."""
+"""The figures of the paper, one module each, saved as PNG and SVG."""
 
 from __future__ import annotations
 
-from pnml.bench.figures._canvas import blank, save
+from pnml.bench.figures._canvas import new_figure, save
 
-__all__ = ["blank", "save"]
+__all__ = ["new_figure", "save"]

@@ -1,4 +1,4 @@
-"""The sheet every figure is drawn on, and the files it ends up in."""
+"""Create empty figures and save them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def blank(width: float, height: float) -> Figure:
-    """Give an empty figure of the size in inches, off screen and free of pyplot's global state.
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure of the given size in inches, without a window and without pyplot's global state.
 
-    >>> blank(3, 2).get_size_inches()
+    >>> new_figure(3, 2).get_size_inches()
     array([3., 2.])
     """
     figures = require("matplotlib.figure", extra="plot", what="pnml.bench.figures")
@@ -28,11 +28,11 @@ def blank(width: float, height: float) -> Figure:
 
 
 def save(figure: Figure, folder: str | os.PathLike[str], name: str) -> list[Path]:
-    """Write ``folder/name.png`` (200 dpi) and ``folder/name.svg``, the same bytes every time, and return both paths.
+    """Write ``folder/name.png`` (200 dpi) and ``folder/name.svg`` reproducibly, and return both paths.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     [path.name for path in save(blank(1, 1), folder, "empty")]
+    ...     [path.name for path in save(new_figure(1, 1), folder, "empty")]
     ['empty.png', 'empty.svg']
     """
     matplotlib = require("matplotlib", extra="plot", what="pnml.bench.figures")

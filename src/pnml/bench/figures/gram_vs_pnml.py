@@ -1,4 +1,4 @@
-"""Gram against Gram+pNML, sample by sample: who tells which samples apart that the other does not."""
+"""The Gram score against the regret of Gram+pNML for each sample."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pnml.backend.extras import require
-from pnml.bench.figures._bins import into, log_edges, plain_ticks
-from pnml.bench.figures._canvas import blank
+from pnml.bench.figures._bins import clip_to, log_edges, plain_ticks
+from pnml.bench.figures._canvas import new_figure
 from pnml.metrics import tnr_curve
 from pnml.report.labels import label
 
@@ -25,15 +25,15 @@ _RED = "#e8000b"
 
 
 def count(alone: Scores, plus_pnml: Scores) -> dict[str, Any]:
-    """Count the samples that a method, alone and with pNML, gets wrong, each at its own best threshold.
+    """Count the samples that a method classifies wrongly alone and with pNML, each at its own best threshold.
 
-    The best threshold is that of the detection accuracy. A sample counts as in-distribution when its score is at or
-    below it. Row i of both scores must belong to the same sample.
+    The best threshold is that of the detection accuracy; samples with a larger score are flagged as OOD. Row i of both
+    scores must belong to the same sample.
 
     Returns:
-        ``samples``: how many there are. ``thresholds``: the two thresholds. ``ind_refused``: how many in-distribution
-        samples each takes for OOD, ``ind_refused_by_both`` those that both do. ``ood_caught_only_by``: how many OOD
-        samples each catches and the other misses; ``ood_missed_by_both``.
+        ``samples``: the numbers of samples. ``thresholds``: the two thresholds. ``ind_refused`` and
+        ``ind_refused_by_both``: in-distribution samples flagged by each, and by both. ``ood_caught_only_by``: OOD
+        samples flagged by one and not by the other. ``ood_missed_by_both``: OOD samples flagged by neither.
 
     >>> from pnml.bench.figures._runs import Scores
     >>> alone = Scores(np.array([1.0, 2.0, 3.0, 9.0]), np.array([0.5, 8.0, 7.0]))
@@ -42,12 +42,12 @@ def count(alone: Scores, plus_pnml: Scores) -> dict[str, Any]:
     >>> counts["ind_refused"], counts["ood_caught_only_by"]
     ({'alone': 1, 'plus_pnml': 0}, {'alone': 1, 'plus_pnml': 1})
     """
-    first, second = tnr_curve(*alone).best_threshold(), tnr_curve(*plus_pnml).best_threshold()
-    ind = alone.ind > first, plus_pnml.ind > second
-    ood = alone.ood > first, plus_pnml.ood > second
+    threshold, threshold_pnml = tnr_curve(*alone).best_threshold(), tnr_curve(*plus_pnml).best_threshold()
+    ind = alone.ind > threshold, plus_pnml.ind > threshold_pnml
+    ood = alone.ood > threshold, plus_pnml.ood > threshold_pnml
     return {
         "samples": {"ind": len(alone.ind), "ood": len(alone.ood)},
-        "thresholds": {"alone": first, "plus_pnml": second},
+        "thresholds": {"alone": threshold, "plus_pnml": threshold_pnml},
         "ind_refused": {"alone": int(ind[0].sum()), "plus_pnml": int(ind[1].sum())},
         "ind_refused_by_both": int((ind[0] & ind[1]).sum()),
         "ood_caught_only_by": {"alone": int((ood[0] & ~ood[1]).sum()), "plus_pnml": int((ood[1] & ~ood[0]).sum())},
@@ -56,23 +56,24 @@ def count(alone: Scores, plus_pnml: Scores) -> dict[str, Any]:
 
 
 def describe(counts: dict[str, Any]) -> list[str]:
-    """Say the counts in two sentences."""
-    samples, refused, only = (counts[key] for key in ("samples", "ind_refused", "ood_caught_only_by"))
-    kept = (
-        f"of {samples['ind']:,} in-distribution samples Gram refuses {refused['alone']:,} and Gram+pNML "
-        f"{refused['plus_pnml']:,} ({counts['ind_refused_by_both']:,} of them both)"
-    )
-    caught = (
-        f"of {samples['ood']:,} OOD samples Gram+pNML catches {only['plus_pnml']:,} that Gram misses, and Gram "
-        f"{only['alone']:,} that Gram+pNML misses ({counts['ood_missed_by_both']:,} are missed by both)"
-    )
-    return [kept, caught]
+    """Return two sentences with the counts."""
+    samples, flagged, only = (counts[key] for key in ("samples", "ind_refused", "ood_caught_only_by"))
+    return [
+        (
+            f"Of {samples['ind']:,} in-distribution samples, Gram flags {flagged['alone']:,} and Gram+pNML "
+            f"{flagged['plus_pnml']:,} ({counts['ind_refused_by_both']:,} flagged by both)."
+        ),
+        (
+            f"Of {samples['ood']:,} OOD samples, Gram+pNML flags {only['plus_pnml']:,} that Gram misses, and Gram "
+            f"{only['alone']:,} that Gram+pNML misses ({counts['ood_missed_by_both']:,} missed by both)."
+        ),
+    ]
 
 
 def draw(duel: Duel) -> Figure:
-    """Draw 2-D histograms of the regret of Gram+pNML against the Gram score, of IND and of OOD samples.
+    """Draw 2-D histograms of the regret of Gram+pNML against the Gram score, for IND and for OOD samples.
 
-    Both axes and the counts are logarithmic; the lines are the best thresholds of :func:`count`.
+    Both axes and the colours are logarithmic; the lines are the thresholds of :func:`count`.
 
     >>> from pnml.bench.figures._runs import Duel, Scores
     >>> scores = Scores(np.array([1.0, 2.0]), np.array([3.0, 4.0]))
@@ -82,44 +83,38 @@ def draw(duel: Duel) -> Figure:
     thresholds = count(duel.alone, duel.plus_pnml)["thresholds"]
     edges = [log_edges(np.concatenate(scores), _BINS) for scores in (duel.alone, duel.plus_pnml)]
     grids = [
-        np.histogram2d(into(edges[0], x), into(edges[1], y), bins=edges)[0]
+        np.histogram2d(clip_to(edges[0], x), clip_to(edges[1], y), bins=edges)[0]
         for x, y in zip(duel.alone, duel.plus_pnml, strict=True)
     ]
     norm = require("matplotlib.colors", extra="plot", what="pnml.bench.figures").LogNorm(
         1, max(2, *(g.max() for g in grids))
     )
-    figure = blank(8.4, 4.1)
+    figure = new_figure(8.4, 4.1)
     panels: Any = figure.subplots(1, 2, sharex=True, sharey=True)
     titles = f"(a) IND: {label(duel.ind)}", f"(b) OOD: {label(duel.ood)}"
     for axes, title, grid, *scores in zip(panels, titles, grids, duel.alone, duel.plus_pnml, strict=True):
-        shown = axes.pcolormesh(*edges, np.ma.masked_equal(grid.T, 0), norm=norm, cmap="viridis_r")
-        _mark(axes, thresholds, *scores)
+        mesh = axes.pcolormesh(*edges, np.ma.masked_equal(grid.T, 0), norm=norm, cmap="viridis_r")
+        _draw_thresholds(axes, thresholds, *scores)
         axes.set(xscale="log", yscale="log", xlabel="Gram score")
         axes.set_title(title, fontsize=10)
-    room = (edges[1][-1] / edges[1][0]) ** 0.16  # for the words in the corners
-    panels[0].set_ylim(edges[1][0] / room, edges[1][-1] * room)
+    margin = (edges[1][-1] / edges[1][0]) ** 0.16  # for the texts in the corners
+    panels[0].set_ylim(edges[1][0] / margin, edges[1][-1] * margin)
     plain_ticks(panels[0].yaxis)
     panels[0].set_ylabel(r"regret of Gram+pNML, $\Gamma$ (nats)")
-    figure.colorbar(shown, ax=panels, label="samples")
+    figure.colorbar(mesh, ax=panels, label="samples")
     handles, names = panels[0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", ncols=2, frameon=False)
     return figure
 
 
-def _mark(axes: Axes, thresholds: dict[str, float], gram: Vector, regret: Vector) -> None:
-    """Draw both thresholds and write in each corner who calls the samples there OOD, and how many they are."""
-    at, at_pnml = thresholds["alone"], thresholds["plus_pnml"]
-    axes.axvline(at, color=_RED, linestyle="--", label=f"Gram: OOD above {at:.2g}")
-    axes.axhline(at_pnml, color="black", linestyle="-.", label=f"Gram+pNML: OOD above {at_pnml:.2g} nats")
-    for x, y, who in (
-        (0, 0, "neither\nsays"),
-        (1, 0, "only Gram\nsays"),
-        (0, 1, "only Gram+pNML\nsays"),
-        (1, 1, "both\nsay"),
-    ):
-        there = int((((gram > at) == x) & ((regret > at_pnml) == y)).sum())
-        place: dict[str, Any] = {"ha": ("left", "right")[x], "va": ("bottom", "top")[y], "fontsize": 8}
+def _draw_thresholds(axes: Axes, thresholds: dict[str, float], gram: Vector, regret: Vector) -> None:
+    """Draw both thresholds, and write the number of samples in each quadrant."""
+    threshold, threshold_pnml = thresholds["alone"], thresholds["plus_pnml"]
+    axes.axvline(threshold, color=_RED, linestyle="--", label=f"Gram: OOD above {threshold:.2g}")
+    axes.axhline(threshold_pnml, color="black", linestyle="-.", label=f"Gram+pNML: OOD above {threshold_pnml:.2g} nats")
+    for x, y, who in ((0, 0, "neither"), (1, 0, "Gram only"), (0, 1, "Gram+pNML only"), (1, 1, "both")):
+        number = int((((gram > threshold) == x) & ((regret > threshold_pnml) == y)).sum())
+        align: dict[str, Any] = {"ha": ("left", "right")[x], "va": ("bottom", "top")[y], "fontsize": 8}
         box = {"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 1.5}
-        axes.text(
-            0.02 + 0.96 * x, 0.02 + 0.96 * y, f"{who} OOD: {there:,}", transform=axes.transAxes, bbox=box, **place
-        )
+        corner = 0.02 + 0.96 * x, 0.02 + 0.96 * y
+        axes.text(*corner, f"flagged by\n{who}: {number:,}", transform=axes.transAxes, bbox=box, **align)

@@ -1,4 +1,4 @@
-"""How the baseline score and the regret are distributed over in-distribution and OOD samples."""
+"""Histograms of the baseline score and of the regret over in-distribution and OOD samples."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnml.bench.figures._bins import into, log_edges, plain_ticks
-from pnml.bench.figures._canvas import blank
+from pnml.bench.figures._bins import clip_to, log_edges, plain_ticks
+from pnml.bench.figures._canvas import new_figure
 from pnml.metrics import tnr_at_tpr, tnr_curve
 from pnml.report.labels import label
 
@@ -25,21 +25,21 @@ _BINS = 60
 _IND, _OOD = "#1b6ca8", "#d95f02"
 
 
-def shares(scores: Scores, bins: int = _BINS) -> tuple[Vector, Vector, Vector]:
-    """Give the edges of bins on a log axis, (bins + 1,), and the percentage of IND and of OOD samples in each, (bins,).
+def binned_percentages(scores: Scores, bins: int = _BINS) -> tuple[Vector, Vector, Vector]:
+    """Return bin edges on a log axis, (bins + 1,), and the percentages of IND and of OOD samples per bin, (bins,).
 
     >>> from pnml.bench.figures._runs import Scores
-    >>> edges, ind, ood = shares(Scores(np.array([1.0, 2.0, 3.0, 4.0]), np.array([50.0, 100.0])), bins=2)
+    >>> edges, ind, ood = binned_percentages(Scores(np.array([1.0, 2.0, 3.0, 4.0]), np.array([50.0, 100.0])), bins=2)
     >>> edges.round(6), ind, ood
     (array([  1.,  10., 100.]), array([100.,   0.]), array([  0., 100.]))
     """
     edges = log_edges(np.concatenate(scores), bins)
-    ind, ood = (100 * np.histogram(into(edges, part), edges)[0] / len(part) for part in scores)
+    ind, ood = (100 * np.histogram(clip_to(edges, part), edges)[0] / len(part) for part in scores)
     return edges, ind, ood
 
 
 def draw(duels: Sequence[Duel]) -> Figure:
-    """Draw a row for each OOD set: the method's own score, and beside it the regret.
+    """Draw one row for each OOD set: the method's own score on the left, the regret on the right.
 
     The line is the threshold that keeps 95% of the in-distribution samples.
 
@@ -48,12 +48,12 @@ def draw(duels: Sequence[Duel]) -> Figure:
     >>> len(draw([Duel("resnet-34", "svhn", "uniform", "baseline", scores, scores)]).axes)
     2
     """
-    figure = blank(8.4, 2.4 * len(duels) + 0.7)
+    figure = new_figure(8.4, 2.4 * len(duels) + 0.7)
     panels: Any = figure.subplots(len(duels), 2, squeeze=False, sharex="col")
     for (left, right), duel in zip(panels, duels, strict=True):
         _draw_panel(left, duel, duel.alone)
         _draw_panel(right, duel, duel.plus_pnml)
-        left.set_ylabel("samples in a bin (%)")
+        left.set_ylabel("samples per bin (%)")
     panels[-1, 0].set_xlabel(r"baseline score, $1 - \max\,p$")
     panels[-1, 1].set_xlabel(r"regret $\Gamma$ (nats)")
     for axes in panels[-1]:
@@ -65,13 +65,13 @@ def draw(duels: Sequence[Duel]) -> Figure:
 
 
 def _draw_panel(axes: Axes, duel: Duel, scores: Scores) -> None:
-    edges, ind, ood = shares(scores)
+    edges, ind, ood = binned_percentages(scores)
     for heights, colour, name in ((ind, _IND, "IND"), (ood, _OOD, "OOD")):
         axes.stairs(heights, edges, fill=True, color=colour, alpha=0.3)
         axes.stairs(heights, edges, color=colour, label=name)
     threshold = tnr_curve(*scores).threshold_at_tpr(0.95)
     axes.axvline(threshold, color="black", linestyle="--", linewidth=1, label="threshold that keeps 95% of IND")
-    axes.set_title(f"OOD: {label(duel.ood)}, {tnr_at_tpr(*scores):.1f}% refused", fontsize=9)
+    axes.set_title(f"OOD: {label(duel.ood)}, {tnr_at_tpr(*scores):.1f}% flagged", fontsize=9)
     axes.set_xscale("log")
     axes.set_ylim(bottom=0)
     axes.spines[["top", "right"]].set_visible(False)

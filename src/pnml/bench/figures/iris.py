@@ -1,15 +1,15 @@
-"""What the pNML regret looks like in two dimensions: a single layer on two features of the Iris flowers.
+"""The pNML regret in two dimensions: a single layer on two features of the Iris data.
 
-Two splits of the flowers into classes c₁ and c₂ are shown:
+The figure shows two splits of the flowers into classes c₁ and c₂:
 
-* *separable*: setosa against versicolor, by sepal length and width. A line parts them.
+* *separable*: setosa against versicolor, by sepal length and width. They are linearly separable.
 * *inseparable*: versicolor against the two other species, by sepal length and petal width. Versicolor lies between
-  setosa and virginica and overlaps the latter, so no line parts them and the layer stays unsure everywhere. (Versicolor
-  against virginica alone overlap too little for that: whichever two features are taken, logistic regression is over
-  95% sure in some corner of the picture.)
+  setosa and virginica and overlaps virginica, so that every prediction is uncertain. (Versicolor against virginica
+  alone overlap too little: with any two features, logistic regression has a probability above 95% in some corner of
+  the figure.)
 
-The layer has no bias, so its decision boundary passes through the origin: each feature is centred on its training mean,
-and divided by its standard deviation, before the layer sees it. The pictures show centimetres.
+The layer has no bias, so each feature is standardised with its training mean and standard deviation first. The axes
+show centimetres.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from pnml.backend.extras import require
-from pnml.bench.figures._canvas import blank
+from pnml.bench.figures._canvas import new_figure
 from pnml.core.single_layer import SingleLayer
 
 if TYPE_CHECKING:
@@ -31,16 +31,16 @@ Matrix = np.ndarray[Any, Any]
 SplitName = Literal["separable", "inseparable"]
 
 SMOOTHING = 0.12
-"""The label smoothing that makes the training labels of the inseparable split likeliest (0.1175, rounded); for both."""
+"""The label smoothing of both splits: the maximum-likelihood value for the inseparable split (0.1175), rounded."""
 
 MARGIN = 0.1
-"""How far the pictures reach beyond the training data on every side, as a share of its range."""
+"""The margin of the axes around the training data, as a share of its range."""
 
 _SPLITS: dict[SplitName, tuple[tuple[int, int], tuple[int, ...], tuple[int, ...]]] = {
     "separable": ((0, 1), (0,), (1,)),
     "inseparable": ((0, 3), (1,), (0, 2)),
 }
-"""Columns of the two features, species of class c₁, species of class c₂."""
+"""Columns of the two features, species of c₁, species of c₂."""
 
 _PROBABILITIES = np.linspace(0.0, 1.0, 21)
 _REGRETS = np.linspace(0.0, 0.1, 21)
@@ -49,7 +49,7 @@ _RED = "#e8000b"
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Flowers of two classes by two features.
+    """Flowers of two classes with two features.
 
     Attributes:
         features: the names of feature 1 and feature 2.
@@ -70,7 +70,7 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Landscape:
-    """What the fitted layer says at every point of a grid over the split's features.
+    """Predictions of the fitted layer on a grid over the two features.
 
     Attributes:
         feature_1: the grid's columns in centimetres, shape (n,).
@@ -86,14 +86,14 @@ class Landscape:
 
 
 def load_split(name: SplitName) -> Split:
-    """Take a split from scikit-learn's bundled copy of the Iris set.
+    """Return a split of the Iris data of scikit-learn.
 
     >>> split = load_split("separable")
     >>> split.features, split.classes, split.rows.shape
     (('sepal length (cm)', 'sepal width (cm)'), ('setosa', 'versicolor'), (100, 2))
     """
     if name not in _SPLITS:
-        raise ValueError(f"no split {name!r}: choose one of {', '.join(map(repr, _SPLITS))}")
+        raise ValueError(f"unknown split {name!r}: expected one of {', '.join(map(repr, _SPLITS))}")
     flowers = require("sklearn.datasets", extra="sklearn", what="pnml.bench.figures.iris").load_iris()
     columns, first, second = _SPLITS[name]
     kept = np.isin(flowers.target, first + second)
@@ -108,7 +108,7 @@ def load_split(name: SplitName) -> Split:
 
 
 def evaluate(split: Split, resolution: int = 121) -> Landscape:
-    """Fit a :class:`~pnml.SingleLayer` to a split and ask it at resolution² points around the training data.
+    """Fit a :class:`~pnml.SingleLayer` to a split and evaluate it on a grid of resolution² points.
 
     >>> landscape = evaluate(load_split("inseparable"))
     >>> bool(landscape.probability.max() < 0.7)
@@ -125,35 +125,37 @@ def evaluate(split: Split, resolution: int = 121) -> Landscape:
 
 
 def draw() -> Figure:
-    """Draw four panels: the ERM probability of c₂ and the pNML regret, of the separable and the inseparable split.
+    """Draw the ERM probability of c₂ and the pNML regret for both splits, in four panels.
 
-    The dashed line is the decision boundary, where both classes are equally probable.
+    The dashed line is the decision boundary.
 
     >>> [len(row.axes) for row in draw().subfigs]  # two panels with a colour bar each, twice
     [4, 4]
     """
-    figure = blank(7.6, 7.0)
+    figure = new_figure(7.6, 7.0)
     rows: Any = figure.subfigures(2, 1)
     for row, name, letters in zip(rows, _SPLITS, ("ab", "cd"), strict=True):
         split = load_split(name)
-        seen = evaluate(split)
+        landscape = evaluate(split)
+        grid = landscape.feature_1, landscape.feature_2
         left, right = row.subplots(1, 2)
         left.set_title(f"({letters[0]}) ERM probability of $c_2$, {name}", fontsize=10)
         right.set_title(f"({letters[1]}) pNML regret, {name}", fontsize=10)
-        probability = left.contourf(seen.feature_1, seen.feature_2, seen.probability, _PROBABILITIES, cmap="cividis")
-        regret = right.contourf(seen.feature_1, seen.feature_2, seen.regret, _REGRETS, cmap="Blues")
+        probability = left.contourf(*grid, landscape.probability, _PROBABILITIES, cmap="cividis")
+        regret = right.contourf(*grid, landscape.regret, _REGRETS, cmap="Blues")
         row.colorbar(probability, ax=left, label="probability of $c_2$", ticks=_PROBABILITIES[::4])
         row.colorbar(regret, ax=right, label=r"regret $\Gamma$ (nats)", ticks=_REGRETS[::4])
         for axes in (left, right):
-            _mark(axes, split, seen)
+            _draw_training_data(axes, split, landscape)
         handles, names = left.get_legend_handles_labels()
         row.legend(handles, names, loc="outside upper center", ncols=3, frameon=False, handletextpad=0.4)
     return figure
 
 
-def _mark(axes: Axes, split: Split, seen: Landscape) -> None:
-    """Put the training flowers on a panel, red circles for c₁ and red crosses for c₂, and the decision boundary."""
-    axes.contour(seen.feature_1, seen.feature_2, seen.probability, [0.5], colors="black", linestyles="dashed")
+def _draw_training_data(axes: Axes, split: Split, landscape: Landscape) -> None:
+    """Draw the training flowers, red circles for c₁ and red crosses for c₂, and the decision boundary."""
+    grid = landscape.feature_1, landscape.feature_2
+    axes.contour(*grid, landscape.probability, [0.5], colors="black", linestyles="dashed")
     for label, marker in enumerate("ox"):
         x, y = split.rows[split.labels == label].T
         name = f"$c_{label + 1}$: {split.classes[label]}"

@@ -1,7 +1,7 @@
-"""The regret of a two-class model against xᵀg, for an unsure, a fairly sure and a certain prediction.
+"""The regret of a two-class model against xᵀg, for three levels of confidence.
 
-The paper's own figure lets xᵀg run past 1, where all its curves meet at the top. xᵀg cannot exceed 1, so ours stops
-there, where the regret is log Σ 1/(2 − p_i).
+The figure in the paper continues past xᵀg = 1, which xᵀg cannot exceed. This one ends at 1, where the regret is
+log Σ 1/(2 − p_i).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnml.bench.figures._canvas import blank
+from pnml.bench.figures._canvas import new_figure
 from pnml.core.theorem import regret
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _STYLES = (("#1b9e77", "-"), ("#d95f02", "--"), ("#7b3294", "-."))
 
 
 def curves(resolution: int = 401) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Give xᵀg from 0 to 1, shape (resolution,), and regret / log 2 for each of ``P1``, shape (3, resolution).
+    """Return xᵀg from 0 to 1, shape (resolution,), and regret / log 2 for each of ``P1``, shape (3, resolution).
 
     >>> xtg, heights = curves()
     >>> heights[:, -1].round(3)  # log(1/(2 − p₁) + 1/(1 + p₁)) / log 2
@@ -35,12 +35,12 @@ def curves(resolution: int = 401) -> tuple[np.ndarray[Any, Any], np.ndarray[Any,
 
 
 def draw() -> Figure:
-    """Draw the curves, each labelled where it ends.
+    """Draw the curves, each labelled at its end.
 
     >>> len(draw().axes[0].lines)
     3
     """
-    figure = blank(4.8, 3.2)
+    figure = new_figure(4.8, 3.2)
     axes = figure.subplots()
     xtg, heights = curves()
     for p, curve, (colour, dashes) in zip(P1, heights, _STYLES, strict=True):

@@ -1,14 +1,13 @@
-"""The spectrum of the training embeddings: how unevenly a training set fills the directions of the last layer.
+"""The spectrum of the training embeddings.
 
-A direction with a small eigenvalue is one in which the training set says little: a test embedding that points there has
-a large xᵀg, and with it a large regret.
+A test embedding in a direction with a small eigenvalue has a large xᵀg and therefore a large regret.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pnml.bench.figures._canvas import blank
+from pnml.bench.figures._canvas import new_figure
 from pnml.report.labels import label
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ _STYLES = (("#1b6ca8", "-"), ("#d95f02", "--"), ("#7b3294", "-."), ("#1b9e77", "
 def draw(subspaces: Mapping[str, Subspace], model: str) -> Figure:
     """Draw the eigenvalues of each training set's mean correlation Σφφᵀ/N, largest first.
 
-    Directions that no training embedding has are left out.
+    Directions outside of the span of the training embeddings are left out.
 
     >>> import numpy as np
     >>> from pnml import Correlation
@@ -34,15 +33,17 @@ def draw(subspaces: Mapping[str, Subspace], model: str) -> Figure:
     >>> figure.axes[0].lines[0].get_ydata()
     array([4.5, 0.5])
     """
-    figure = blank(5.6, 3.6)
+    figure = new_figure(5.6, 3.6)
     axes = figure.subplots()
     for number, (name, subspace) in enumerate(subspaces.items()):
         colour, dashes = _STYLES[number % len(_STYLES)]
-        seen = subspace.spectrum[: subspace.rank]
+        eigenvalues = subspace.spectrum[: subspace.rank]
         text = f"{label(name)} ({subspace.count:,} images)"
-        axes.plot(range(1, len(seen) + 1), seen, color=colour, linestyle=dashes, linewidth=1.8, label=text)
+        axes.plot(
+            range(1, len(eigenvalues) + 1), eigenvalues, color=colour, linestyle=dashes, linewidth=1.8, label=text
+        )
     axes.set_yscale("log")
-    axes.set(xlabel="index, from the largest to the smallest", ylabel=r"eigenvalue of $\sum\phi\phi^\top/\,N$")
+    axes.set(xlabel="index, largest eigenvalue first", ylabel=r"eigenvalue of $\sum\phi\phi^\top/\,N$")
     axes.set_title(f"Training embeddings of {label(model)}", fontsize=10)
     axes.set_xlim(left=0)
     axes.spines[["top", "right"]].set_visible(False)

@@ -1,10 +1,10 @@
-"""TNR as a function of TPR, of a method alone and with pNML: every threshold, not only the one that keeps 95%."""
+"""TNR against TPR at all thresholds, for a method alone and with pNML."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pnml.bench.figures._canvas import blank
+from pnml.bench.figures._canvas import new_figure
 from pnml.metrics import tnr_at_tpr, tnr_curve
 from pnml.report.labels import label
 
@@ -19,7 +19,7 @@ _STYLES = (("#d95f02", "--"), ("#1b6ca8", "-"))
 
 
 def draw(duels: Sequence[Duel]) -> Figure:
-    """Draw one panel for each OOD set, both curves in percent, with their TNR at a TPR of 95%.
+    """Draw one panel for each OOD set with both curves in percent, and mark the TNR at a TPR of 95%.
 
     >>> import numpy as np
     >>> from pnml.bench.figures._runs import Duel, Scores
@@ -30,7 +30,7 @@ def draw(duels: Sequence[Duel]) -> Figure:
     """
     columns = min(len(duels), 3)
     rows = -(-len(duels) // columns)
-    figure = blank(3.6 * columns, 3.2 * rows)
+    figure = new_figure(3.6 * columns, 3.2 * rows)
     panels: Any = figure.subplots(rows, columns, squeeze=False, sharex=True)
     for axes in panels.flat[len(duels) :]:
         axes.remove()
@@ -44,7 +44,7 @@ def draw(duels: Sequence[Duel]) -> Figure:
             axes.plot(curve.tpr, curve.tnr, color=colour, linestyle=dashes, linewidth=1.6, label=text)
             axes.plot([95], [at_95], "o", color=colour, markersize=5)
         axes.set_title(f"{label(duel.model)}: {label(duel.ind)} → {label(duel.ood)}", fontsize=9)
-        axes.set(xlabel="TPR: IND kept (%)", ylabel="TNR: OOD refused (%)", xlim=(50, 100.5), ylim=(0, 101))
+        axes.set(xlabel="TPR: IND kept (%)", ylabel="TNR: OOD flagged (%)", xlim=(50, 100.5), ylim=(0, 101))
         axes.grid(alpha=0.3, linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(loc="lower left", fontsize=8, framealpha=0.9, edgecolor="none")
