@@ -18,9 +18,10 @@ from pnml.bench.options import Options
 from pnml.bench.protocol import plan
 from pnml.bench.report import choose_results, report_of
 from pnml.bench.results import Result as Cell
-from pnml.bench.results import Scores, load_results, save_result
+from pnml.bench.results import Scores
 from pnml.bench.runner import run
 from pnml.bench.saved_scores import load_scores, save_scores
+from pnml.bench.store import ResultStore, load_study
 from pnml.cli.report import report
 from pnml.metrics import evaluate
 
@@ -32,21 +33,21 @@ app = typer.Typer()
 app.command()(report)
 
 
-def keep(out: Path, ood: str, method: str = "baseline", **how: object) -> Path:
+def run_keeping_scores(out: Path, ood: str, method: str = "baseline", **how: object) -> Path:
     options = Options(out=out, keep_scores=True, **how)  # type: ignore[arg-type]
     run(plan(DENSENET, "cifar10", ood.split(","), method.split(",")), options)
-    return options.folder
+    return out / "scores" / options.full_study
 
 
 def call(*words: object) -> Result:
     return CliRunner().invoke(app, [str(word) for word in words])
 
 
-def test_evidence_is_what_the_network_says(small_world: Path) -> None:
-    folder = keep(small_world, "svhn")
-    evidence = load_scores(folder / f"{DENSENET}__cifar10__svhn__baseline.safetensors")
+def test_saved_scores_are_those_of_the_network(small_world: Path) -> None:
+    scores_folder = run_keeping_scores(small_world, "svhn")
+    saved = load_scores(scores_folder / f"{DENSENET}__cifar10__svhn__baseline.safetensors")
     network = zoo.load("densenet-bc-100_cifar10")
-    for one, images in ((evidence.ind, load("cifar10")), (evidence.ood, load("svhn"))):
+    for one, images in ((saved.ind, load("cifar10")), (saved.ood, load("svhn"))):
         with torch.no_grad():
             pixels = torch.from_numpy(np.array(images.images)).permute(0, 3, 1, 2)
             probabilities = network(network.normalise(pixels)).double().softmax(dim=1).numpy()
@@ -59,20 +60,20 @@ def test_evidence_is_what_the_network_says(small_world: Path) -> None:
         assert isinstance(one.images, dict)
         for row, image in one.images.items():
             np.testing.assert_array_equal(image, images.images[row])
-    np.testing.assert_array_equal(evidence.ind.labels, load("cifar10").labels)
-    assert evidence.ood.labels is None
-    (result,) = load_results(folder)
+    np.testing.assert_array_equal(saved.ind.labels, load("cifar10").labels)
+    assert saved.ood.labels is None
+    (result,) = load_study(small_world)
     assert result.scores == Scores(
-        evaluate(evidence.ind.baseline, evidence.ood.baseline), evaluate(evidence.ind.regret, evidence.ood.regret)
+        evaluate(saved.ind.baseline, saved.ood.baseline), evaluate(saved.ind.regret, saved.ood.regret)
     )
     assert "--keep-scores" in result.command
-    assert (np.diff(evidence.spectrum) <= 0).all()
-    assert sum(evidence.spectrum) == pytest.approx(1)  # of embeddings of norm 1
+    assert (np.diff(saved.spectrum) <= 0).all()
+    assert sum(saved.spectrum) == pytest.approx(1)  # of embeddings of norm 1
 
 
-def test_scores_that_were_not_kept_are_had_by_running_again(small_world: Path) -> None:
+def test_a_finished_cell_without_scores_is_run_again_to_keep_them(small_world: Path) -> None:
     cells = plan(DENSENET, "cifar10", ["svhn"], ["baseline"])
-    kept = small_world / f"{DENSENET}__cifar10__svhn__baseline.safetensors"
+    kept = small_world / "scores" / "paper" / f"{DENSENET}__cifar10__svhn__baseline.safetensors"
     run(cells, Options(out=small_world))
     assert not kept.exists()
     assert run(cells, Options(out=small_world, keep_scores=True)).seconds
@@ -82,19 +83,19 @@ def test_scores_that_were_not_kept_are_had_by_running_again(small_world: Path) -
     assert not kept.exists()  # it would be that of an earlier run
 
 
-def test_a_report_of_one_network_says_everything_once(small_world: Path, tmp_path: Path) -> None:
-    folder = keep(small_world, "svhn,isun")
-    done = call(folder, "--out", tmp_path / "report.html")
+def test_a_report_of_one_network_has_charts_and_no_second_table(small_world: Path, tmp_path: Path) -> None:
+    run_keeping_scores(small_world, "svhn,isun")
+    done = call(small_world, "--out", tmp_path / "report.html")
     assert done.exit_code == 0, done.output
     assert done.stderr == ""
-    made = report_of(choose_results(folder), folder)
+    made = report_of(choose_results(small_world), small_world)
     assert [(one.name, one.role) for one in made.sets] == [("CIFAR-10", "in"), ("iSUN", "out"), ("SVHN", "out")]
     assert made.tables == ()
     assert made.class_names[3] == "cat"
     assert made.facts["Results"] == "2 run, 0 not run"
     assert made.facts["Test accuracy"].endswith("% on CIFAR-10")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    for result in load_results(folder):
+    for result in load_study(small_world):
         assert result.scores is not None
         assert result.scores.plus_pnml is not None
         assert f">{result.scores.method.auroc:.1f}</td>" in page
@@ -102,14 +103,14 @@ def test_a_report_of_one_network_says_everything_once(small_world: Path, tmp_pat
     assert str(small_world) not in page
 
 
-def test_means_over_splits_stand_in_tables_of_their_own(small_world: Path, tmp_path: Path) -> None:
-    folder = keep(small_world, "svhn,uniform", "gram,baseline", noise_seeds=2, limit=20)
-    made = report_of(choose_results(folder, method="gram"), folder)
+def test_means_over_splits_are_in_tables_beside_the_charts(small_world: Path, tmp_path: Path) -> None:
+    run_keeping_scores(small_world, "svhn,uniform", "gram,baseline", noise_seeds=2, limit=20)
+    made = report_of(choose_results(small_world, method="gram"), small_world)
     assert (made.baseline_name, made.pnml_name) == ("Gram", "Gram+pNML")
     assert made.facts["Charts"].startswith("one draw of each set, or one split")
     (table,) = made.tables
     assert table.title == "DenseNet-BC-100, CIFAR-10"
-    results = {result.ood: result.scores for result in load_results(folder) if result.method == "gram"}
+    results = {result.ood: result.scores for result in load_study(small_world) if result.method == "gram"}
     for row, ood in zip(table.rows, ("svhn", "uniform"), strict=True):
         scores = results[ood]
         assert scores is not None
@@ -117,31 +118,32 @@ def test_means_over_splits_stand_in_tables_of_their_own(small_world: Path, tmp_p
         assert row[1:4] == ("Gram", scores.method.auroc, scores.plus_pnml.auroc)
     assert made.sets[0].labels is not None
     assert len(made.sets[0].labels) == len(made.sets[0]) == 11  # without the tenth held out
-    done = call(folder, "--out", tmp_path / "report.html")
+    done = call(small_world, "--study", "paper-limit-20", "--out", tmp_path / "report.html")
     assert "the charts are of --model densenet-bc-100 --ind cifar10 --method baseline" in done.stderr
     assert "  --model densenet-bc-100 --ind cifar10 --method gram" in done.stderr
 
 
-def test_cells_with_in_distribution_scores_of_their_own_are_not_mixed(small_world: Path) -> None:
-    folder = keep(small_world, "svhn,isun")
-    path = folder / f"{DENSENET}__cifar10__svhn__baseline.safetensors"
-    evidence = load_scores(path)
-    save_scores(evidence._replace(ind=replace(evidence.ind, regret=2 * evidence.ind.regret)), path)
-    made = report_of(choose_results(folder), folder)
+def test_charts_leave_out_cells_with_other_in_distribution_scores(small_world: Path) -> None:
+    scores_folder = run_keeping_scores(small_world, "svhn,isun")
+    path = scores_folder / f"{DENSENET}__cifar10__svhn__baseline.safetensors"
+    saved = load_scores(path)
+    save_scores(saved._replace(ind=replace(saved.ind, regret=2 * saved.ind.regret)), path)
+    made = report_of(choose_results(small_world), small_world)
     assert [one.name for one in made.sets] == ["CIFAR-10", "iSUN"]
     assert [row[0] for row in made.tables[0].rows] == ["iSUN", "SVHN"]
 
 
-def test_results_without_scores_are_tables(tmp_path: Path) -> None:
+def test_results_without_saved_scores_are_shown_as_tables(tmp_path: Path) -> None:
     scores = Scores(evaluate([1, 2, 4], [3, 5]), plus_pnml=evaluate([1, 2, 3], [4, 5]))
     alone = Scores(evaluate([1, 2, 4], [3, 5]))
     for model, ind, ood, method, found in (
         ("resnet-34", "cifar10", "svhn", "baseline", scores),
         ("resnet-34", "svhn", "isun", "energy", alone),
     ):
-        save_result(Cell(model=model, ind=ind, ood=ood, method=method, scores=found, date="2024-05-17T10:00"), tmp_path)
+        cell = Cell(model=model, ind=ind, ood=ood, method=method, scores=found, date="2024-05-17T10:00")
+        ResultStore(tmp_path).append(cell)
     why = "image set absent: isun"
-    save_result(Cell(model="resnet-34", ind="cifar10", ood="isun", method="baseline", reason=why), tmp_path)
+    ResultStore(tmp_path).append(Cell(model="resnet-34", ind="cifar10", ood="isun", method="baseline", reason=why))
     done = call(tmp_path, "--out", tmp_path / "report.html")
     assert done.exit_code == 0, done.output
     assert "no scores were kept" in done.stderr
@@ -155,12 +157,16 @@ def test_results_without_scores_are_tables(tmp_path: Path) -> None:
     assert len(choose_results(tmp_path, ind="cifar10")) == 2
     with pytest.raises(ValueError, match="has the method 'odin': choose from baseline, energy"):
         choose_results(tmp_path, method="odin")
-    with pytest.raises(ValueError, match=f"there are some in .*{tmp_path}"):
-        choose_results(tmp_path.parent)
 
 
-def test_a_folder_where_nothing_could_be_run(tmp_path: Path) -> None:
-    save_result(Cell(model="resnet-34", ind="cifar10", ood="isun", method="gram", reason="absent"), tmp_path)
+def test_a_folder_without_results_exits_with_an_error(tmp_path: Path) -> None:
+    done = call(tmp_path, "--out", tmp_path / "report.html")
+    assert done.exit_code == 1
+    assert "there are no results in" in done.stderr
+
+
+def test_a_folder_in_which_nothing_was_run_exits_with_an_error(tmp_path: Path) -> None:
+    ResultStore(tmp_path).append(Cell(model="resnet-34", ind="cifar10", ood="isun", method="gram", reason="absent"))
     done = call(tmp_path, "--out", tmp_path / "report.html")
     assert done.exit_code == 1
     assert "none of the 1 results" in done.stderr

@@ -206,5 +206,5 @@ def test_only_run_keeps_rows_and_columns_with_results() -> None:
 
 
 def test_two_results_of_one_key_are_refused() -> None:
-    with pytest.raises(ValueError, match="two results densenet-bc-100__cifar10__svhn__baseline"):
+    with pytest.raises(ValueError, match="two results of densenet-bc-100__cifar10__svhn__baseline"):
         build_tables([SOME[0], SOME[0]])

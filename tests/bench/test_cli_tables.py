@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +11,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from pnml.bench.render import Format, render
-from pnml.bench.results import Result, Scores, load_results, save_result
+from pnml.bench.results import Result, Scores
+from pnml.bench.store import ResultStore, load_study
 from pnml.bench.tables import build_tables
 from pnml.cli import tables as command
 from pnml.metrics import evaluate
@@ -26,14 +28,15 @@ app.command()(command.tables)
 def results(tmp_path: Path) -> Path:
     folder = tmp_path / "results"
     scores = Scores(evaluate([1, 2, 4], [3, 5]), evaluate([1, 2, 3], [4, 5]))
-    save_result(Result(model="densenet-bc-100", ind="cifar10", ood="svhn", method="odin", scores=scores), folder)
+    result = Result(model="densenet-bc-100", ind="cifar10", ood="svhn", method="odin", scores=scores)
+    ResultStore(folder).append(result)
     return folder
 
 
 def test_prints_markdown_into_a_pipe(results: Path) -> None:
     found = CliRunner().invoke(app, ["--results", str(results)])
     assert found.exit_code == 0
-    assert found.stdout == render(build_tables(load_results(results)), Format.MARKDOWN)
+    assert found.stdout == render(build_tables(load_study(results)), Format.MARKDOWN)
 
 
 def test_prints_one_table_in_one_format(results: Path) -> None:
@@ -68,26 +71,39 @@ def test_writes_one_format(results: Path, tmp_path: Path) -> None:
 
 
 def test_results_outside_the_paper_are_counted(results: Path) -> None:
-    save_result(Result(model="mine", ind="cifar10", ood="svhn", method="odin", reason="none"), results)
+    ResultStore(results).append(Result(model="mine", ind="cifar10", ood="svhn", method="odin", reason="none"))
     found = CliRunner().invoke(app, ["--results", str(results)])
     assert "1 of 2 results have no cell in the paper's tables" in found.stderr
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [(["--results", "nowhere"], "no folder 'nowhere'"), (["--table", "densenet"], "no table 'densenet'")],
+    ("arguments", "code", "message"),
+    [
+        (["--results", "nowhere"], 1, "no results in 'nowhere'"),
+        (["--study", "peers"], 1, "no results of the study 'peers': choose one of paper"),
+        (["--table", "densenet"], 2, "no table 'densenet'"),
+    ],
 )
-def test_mistakes_are_explained(results: Path, arguments: list[str], message: str) -> None:
+def test_mistakes_are_explained(results: Path, arguments: list[str], code: int, message: str) -> None:
     found = CliRunner().invoke(app, ["--results", str(results), *arguments])
-    assert found.exit_code == 2
+    assert found.exit_code == code
     assert message in found.stderr
 
 
-def test_damaged_result_is_explained(results: Path) -> None:
-    next(results.iterdir()).write_text("{")
+def test_one_study_is_rendered_at_a_time(results: Path) -> None:
+    (result,) = load_study(results)
+    ResultStore(results).append(replace(result, study="paper-oracle", scores=None, reason="not mine"))
+    found = [
+        CliRunner().invoke(app, ["--results", str(results), "--study", name]) for name in ("paper", "paper-oracle")
+    ]
+    assert ["not mine" in one.stdout for one in found] == [False, True]
+
+
+def test_a_damaged_table_is_explained(results: Path) -> None:
+    (results / "cells.csv").write_text("{\n")
     found = CliRunner().invoke(app, ["--results", str(results)])
-    assert found.exit_code == 2
-    assert "is not a result" in found.stderr.replace("\n", " ")
+    assert found.exit_code == 1
+    assert "has the columns {, expected study, model" in found.stderr
 
 
 def test_help_has_an_example() -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -12,8 +11,9 @@ from pnml.bench.leaderboard import Board, leaderboard, render_leaderboard
 from pnml.bench.methods import GROUPS
 from pnml.bench.options import Options
 from pnml.bench.protocol import plan
-from pnml.bench.results import Result, Scores, load_results, save_result
+from pnml.bench.results import Result, Run, Scores
 from pnml.bench.runner import run
+from pnml.bench.store import ResultStore, load_study
 from pnml.cli.bench import bench
 from pnml.cli.leaderboard import leaderboard as command
 from pnml.metrics import Metrics
@@ -27,7 +27,7 @@ DENSENET = "densenet-bc-100"
 
 
 def result(method: str, ood: str, auroc: float | None, **about: Any) -> Result:
-    """Give a result with one AUROC, or without scores."""
+    """Return a result with one AUROC, or without scores."""
     scores = None if auroc is None else Scores(Metrics(auroc, 0.0, 50.0, 0.0, 0.0, 0.0))
     given = {"model": DENSENET, "ind": "cifar10", "reason": None if scores else "it failed", **about}
     return Result(method=method, ood=ood, scores=scores, **given)
@@ -92,12 +92,13 @@ def test_a_mean_over_other_sets_is_not_given() -> None:
 
 def test_cost_is_of_the_method_alone() -> None:
     seconds = {"train_embedding": 100.0, "method_fit": 2.0, "metrics": 50.0, "score": 1.0}
-    memory = [{"memory": {"bytes": mib * 2**20, "on": "cpu"}} for mib in (3, 7)]
+    gpu, cpu = Run(device="cuda: H200"), Run(device="cpu: Xeon")
+    small, large = ({"memory_bytes": mib * 2**20, "memory_device": "cpu"} for mib in (3, 7))
     found = board(
-        result("knn", "svhn", 80.0, seconds=seconds, settings=memory[0], device="cuda: H200"),
-        result("knn", "isun", 80.0, seconds={**seconds, "score": 3.0}, settings=memory[1], device="cuda: H200"),
-        result("vim", "svhn", 70.0, seconds=seconds, settings=memory[0], device="cpu: Xeon"),
-        result("gen", "svhn", 60.0, settings={"memory": {"bytes": None, "on": "cpu"}}, device="cpu: Mac"),
+        result("knn", "svhn", 80.0, seconds=seconds, **small, run=gpu),
+        result("knn", "isun", 80.0, seconds={**seconds, "score": 3.0}, **large, run=gpu),
+        result("vim", "svhn", 70.0, seconds=seconds, **small, run=cpu),
+        result("gen", "svhn", 60.0, memory_device="cpu", run=cpu),
         result("she", "svhn", None),
     )
     texts = {standing.method: standing.texts[4:] for standing in found.standings}
@@ -137,13 +138,13 @@ def call(app: Any, line: str) -> Any:
 
 def test_the_command_prints_or_writes_markdown(tmp_path: Path) -> None:
     for method in ("knn", "vim"):
-        save_result(result(method, "svhn", 80.0), tmp_path / "results")
+        ResultStore(tmp_path / "results").append(result(method, "svhn", 80.0))
     printed = call(command, f"--results {tmp_path / 'results'}")
-    assert printed.stdout == render_leaderboard(leaderboard(load_results(tmp_path / "results")))
+    assert printed.stdout == render_leaderboard(leaderboard(load_study(tmp_path / "results")))
     wrote = call(command, f"--results {tmp_path / 'results'} --out {tmp_path / 'docs' / 'board.md'}")
     assert wrote.exit_code == 0
     assert (tmp_path / "docs" / "board.md").read_text(encoding="utf-8") == printed.stdout
-    assert call(command, f"--results {tmp_path / 'nowhere'}").exit_code == 2
+    assert call(command, f"--results {tmp_path / 'nowhere'}").exit_code == 1
 
 
 def test_peers_run_beside_the_others_and_those_that_fail_say_why(small_world: Path) -> None:
@@ -152,19 +153,20 @@ def test_peers_run_beside_the_others_and_those_that_fail_say_why(small_world: Pa
     assert {method for method, _ in found} == set(GROUPS["peers"])
     failed = {one.method: str(one.reason) for one in done.results if one.scores is None}
     assert set(failed) == {"she"}  # random weights get some class always wrong
-    assert "she failed when fitted on 60 images" in failed["she"]
+    assert "she failed when fitting on 60 images" in failed["she"]
     for method in set(GROUPS["peers"]) - {"she", "baseline", "energy"}:
-        record = json.loads((small_world / found[method, "svhn"].file_name).read_text())
-        assert record["scores"]["plus_pnml"] is None
-        assert record["seconds"]["method_fit"] > 0
-        assert record["seconds"]["score"] > 0
-        assert "regret" not in record["seconds"]
-        assert record["settings"]["memory"]["on"] == "cpu"
+        peer = found[method, "svhn"]
+        assert peer.scores is not None
+        assert peer.scores.plus_pnml is None
+        assert peer.seconds["method_fit"] > 0
+        assert peer.seconds["score"] > 0
+        assert "regret" not in peer.seconds
+        assert peer.memory_device == "cpu"
     paper, baseline = found["pnml-paper", "svhn"].scores, found["baseline", "svhn"].scores
     assert paper is not None
     assert baseline is not None
     assert paper.method == baseline.plus_pnml
-    (made,) = leaderboard(load_results(small_world))
+    (made,) = leaderboard(load_study(small_world))
     assert len(made.standings) == len(GROUPS["peers"])
     assert made.near == ("cifar100",)
 
@@ -174,7 +176,7 @@ def test_bench_ends_with_a_leaderboard_where_peers_were_run(small_world: Path, m
     done = call(bench, f"--ood cifar100,svhn --method gen,maxlogit --out {small_world} --limit 20")
     assert done.exit_code == 0, done.output
     assert "Leaderboard: DenseNet-BC-100, CIFAR-10" in done.stdout
-    first = load_results(small_world / "limit-20")[0]
+    first = load_study(small_world, "paper-limit-20")[0]
     assert first.scores is not None
     assert f"{first.scores.method.auroc:.1f} / –" in done.stdout
     assert "Leaderboard" not in call(bench, f"--ood svhn --out {small_world} --limit 20").stdout

@@ -73,13 +73,17 @@ def test_options_that_make_no_sense(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Options().torch_device == torch.device("cpu")
 
 
-def test_what_changes_numbers_on_purpose_has_its_own_folder() -> None:
-    assert Options().folder == Path("results")
-    assert Options(out=Path("here"), limit=5, oracle=True).folder == Path("here/limit-5/oracle")
-    cell = Cell("resnet-34", "cifar10", "my photos", "odin")
-    assert Options(oracle=True, device="cpu").command(cell) == (
-        "pnml bench --model resnet-34 --ind cifar10 --ood 'my photos' --method odin --device cpu --batch-size 50 "
-        "--oracle"
+def test_limit_and_oracle_have_studies_of_their_own() -> None:
+    assert Options().full_study == "paper"
+    assert Options(oracle=True).full_study == "paper-oracle"
+    assert Options(study="peers", limit=5, oracle=True).full_study == "peers-limit-5-oracle"
+
+
+def test_the_command_repeats_every_option_that_changes_numbers() -> None:
+    options = Options(device="cpu", study="mine", checkpoint=Path("folder/my weights.pt"), noise_seeds=3, limit=5)
+    assert options.command == (
+        "pnml bench --model {model} --ind {ind} --ood {ood} --method {method} --device cpu --batch-size 50 "
+        "--noise-seeds 3 --limit 5 --checkpoint 'my weights.pt' --study mine"
     )
 
 

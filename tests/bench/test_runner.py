@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +9,14 @@ import torch
 from scipy.special import softmax
 from sklearn.metrics import roc_auc_score
 
-from pnml.bench import model_under_test as subject
-from pnml.bench import record, runner, zoo
+from pnml.bench import model_under_test, record, runner, zoo
 from pnml.bench.data import ImageSet, load
 from pnml.bench.methods import View
 from pnml.bench.options import Options
 from pnml.bench.protocol import Cell, paper_plan, plan
-from pnml.bench.results import Result, load_results
+from pnml.bench.results import STAGES, Result
 from pnml.bench.runner import run
+from pnml.bench.store import load_study
 from pnml.core.detector import FewRowsWarning
 
 if TYPE_CHECKING:
@@ -63,30 +62,28 @@ def test_numbers_are_those_of_an_explicit_computation(small_world: Path) -> None
     assert result.scores.plus_pnml is not None
     assert result.scores.method.auroc == pytest.approx(100 * roc_auc_score(labels, msp))
     assert result.scores.plus_pnml.auroc == pytest.approx(100 * roc_auc_score(labels, regret))
-    assert result.settings["accuracy"] == pytest.approx(100 * np.mean(ind_logits.argmax(1) == sets[1].labels))
+    assert result.accuracy == pytest.approx(100 * np.mean(ind_logits.argmax(1) == sets[1].labels))
 
 
-def test_a_record_says_how_it_came_about(small_world: Path) -> None:
+def test_a_result_records_how_it_was_measured(small_world: Path) -> None:
     with pytest.warns(FewRowsWarning):
         run(cells("gaussian", "odin"), Options(out=small_world, limit=8, noise_seeds=2, batch_size=4))
-    (path,) = (small_world / "limit-8").iterdir()
-    record_ = json.loads(path.read_text())
-    assert path.name == "densenet-bc-100__cifar10__gaussian__odin.json"
-    assert record_["status"] == "run"
-    assert record_["counts"] == {"train": 8, "ind": 8, "ood": 8}
-    assert record_["seeds"] == [0, 1]
-    assert record_["checkpoint"] == "densenet-bc-100_cifar10"
-    assert record_["command"] == (
+    (result,) = load_study(small_world, "paper-limit-8")
+    assert result.status == "run"
+    assert result.counts == {"train": 8, "ind": 8, "ood": 8}
+    assert result.seeds == (0, 1)
+    assert result.checkpoint == "densenet-bc-100_cifar10"
+    assert result.command == (
         "pnml bench --model densenet-bc-100 --ind cifar10 --ood gaussian --method odin --device cpu --batch-size 4 "
         "--noise-seeds 2 --limit 8"
     )
-    assert record_["device"].startswith("cpu: ")
-    assert record_["versions"]["torch"] == torch.__version__
-    stages = ("load", "train_embedding", "fit", "ind_embedding", "ood_embedding", "method_fit", "score", "regret")
-    assert all(record_["seconds"][stage] > 0 for stage in stages)
-    assert [one["oracle"] for one in record_["settings"]["method"]] == [False, False]
-    assert "8 images" in record_["settings"]["notes"]["ood"]
-    assert "no more images than" in record_["settings"]["notes"]["train"]
+    assert result.run.device.startswith("cpu: ")
+    assert result.run.versions["torch"] == torch.__version__
+    assert set(result.seconds) == set(STAGES)
+    assert all(seconds > 0 for seconds in result.seconds.values())
+    assert [one["oracle"] for one in result.settings["method"]] == [False, False]
+    assert "8 images" in result.settings["notes"]["ood"]
+    assert "no more images than" in result.settings["notes"]["train"]
 
 
 def test_every_set_goes_through_a_network_once_for_all_methods(
@@ -98,7 +95,7 @@ def test_every_set_goes_through_a_network_once_for_all_methods(
         passes[what] += 1
         return batches
 
-    monkeypatch.setattr(subject, "_show", show)
+    monkeypatch.setattr(model_under_test, "_show", show)
     done = run(cells("svhn,uniform", "all"), Options(out=small_world, limit=20))
     assert [result.status for result in done.results] == ["run"] * 10
     twice = {"cifar10 train: embedding", "cifar10 test: embedding", "svhn test: embedding", "uniform test: embedding"}
@@ -108,7 +105,7 @@ def test_every_set_goes_through_a_network_once_for_all_methods(
     assert done.seconds["regret"] > 0
 
 
-def test_a_killed_run_goes_on_where_it_stopped(small_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_run_continues_where_it_stopped(small_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted, options = cells("svhn,isun", "baseline,energy"), Options(out=small_world, limit=20)
     whole = run(wanted, Options(out=small_world / "whole", limit=20)).results
     measured: list[Cell] = []
@@ -122,7 +119,7 @@ def test_a_killed_run_goes_on_where_it_stopped(small_world: Path, monkeypatch: p
     monkeypatch.setattr(runner, "measure", killed)
     with pytest.raises(KeyboardInterrupt):
         run(wanted, options)
-    assert {result.key for result in load_results(options.folder)} == {cell.key for cell in wanted[:3]}
+    assert {result.key for result in load_study(small_world, options.full_study)} == {cell.key for cell in wanted[:3]}
     measured.clear()
     again = run(wanted, options)
     assert measured == wanted[3:]
@@ -141,7 +138,7 @@ def test_force_runs_finished_cells_again(small_world: Path) -> None:
     assert again.results[0].scores == first.results[0].scores
 
 
-def test_absent_sets_are_named_and_tried_again(small_world: Path, tmp_path: Path, made_images: Path) -> None:
+def test_absent_sets_are_reported_and_tried_again(small_world: Path, tmp_path: Path, made_images: Path) -> None:
     options = Options(out=small_world, limit=20)
     without_isun = some_images(made_images, tmp_path / "images", leave_out="iSUN")
     with pytest.MonkeyPatch.context() as patch:
@@ -169,7 +166,9 @@ def test_absent_checkpoint_or_training_set(small_world: Path, monkeypatch: pytes
     assert run(wanted[:1], options).results[0].reason == "image set absent: cifar10"
 
 
-def test_broken_weights_are_a_reason_too(small_world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broken_weights_are_reported_as_the_reason(
+    small_world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PNML_WEIGHTS", str(tmp_path))
     (tmp_path / "densenet-bc-100_cifar10.safetensors").write_bytes(b"cut off")
     (result,) = run(cells("svhn"), Options(out=small_world)).results
@@ -199,7 +198,7 @@ def test_own_checkpoint_and_own_pictures(small_world: Path, made_weights: dict[s
         plan(DENSENET, "cifar10", [pictures], ["baseline"])
 
 
-def test_larger_pictures_make_the_others_larger(small_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_sets_are_resized_to_the_in_distribution_images(small_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = set()
     original = View.__init__
 
@@ -212,11 +211,11 @@ def test_larger_pictures_make_the_others_larger(small_world: Path, monkeypatch: 
     (result,) = run(wanted, Options(out=small_world, limit=10)).results
     assert result.status == "run"
     assert sizes == {(254, 254)}
-    assert result.settings["accuracy"] is None
+    assert result.accuracy is None
 
 
 def some_images(made_images: Path, folder: Path, leave_out: str) -> str:
-    """Give a data folder without one of the sets."""
+    """Return a data folder without one of the sets."""
     folder.mkdir()
     for path in made_images.iterdir():
         if path.name != leave_out:
@@ -241,19 +240,19 @@ def test_the_papers_plan_runs_what_there_is(
     for model in ("resnet-18", "resnet-101"):
         expected[model, "imagenet30", "image set absent: imagenet30"] = 8
     assert status == expected
-    assert len(load_results(small_world / "limit-10")) == len(paper_plan()) == 232
+    assert len(load_study(small_world)) == len(paper_plan()) == 232
 
 
 def test_without_rich_a_pass_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(subject, "find_spec", lambda name: None)
-    assert list(subject._show([torch.zeros(1)], "svhn test: embedding", 1)) == [torch.zeros(1)]
+    monkeypatch.setattr(model_under_test, "find_spec", lambda name: None)
+    assert list(model_under_test._show([torch.zeros(1)], "svhn test: embedding", 1)) == [torch.zeros(1)]
     assert capsys.readouterr().err == "svhn test: embedding\n"
 
 
-def test_full_precision_is_given_back() -> None:
+def test_full_precision_restores_the_flags() -> None:
     flags = torch.backends.cudnn
     before = flags.allow_tf32
-    with subject.full_precision():
+    with model_under_test.full_precision():
         assert not flags.allow_tf32
         assert not torch.backends.cuda.matmul.allow_tf32
     assert flags.allow_tf32 == before
@@ -266,7 +265,7 @@ def test_no_network_is_run_for_sets_that_are_absent(
     (tmp_path / "data" / "cifar-10-batches-py").symlink_to(made_images / "cifar-10-batches-py")
     monkeypatch.setenv("PNML_DATA", str(tmp_path / "data"))
     monkeypatch.setattr(
-        subject.ModelUnderTest, "fit", lambda _: pytest.fail("the training set was embedded for nothing")
+        model_under_test.ModelUnderTest, "fit", lambda _: pytest.fail("the training set was embedded for nothing")
     )
     (result,) = run(cells("isun"), Options(out=small_world)).results
     assert result.reason == "image set absent: isun"

@@ -64,7 +64,7 @@ class ResultStore:
         self._settings = _Lines(self.folder / "settings.jsonl", "settings")
 
     def load(self) -> list[Result]:
-        """Read every result, the latest of each cell, in the order in which the cells were first written.
+        """Read every result, the latest of each cell, ordered by study and cell.
 
         Raises:
             FileNotFoundError: there is no table in the folder.
@@ -86,7 +86,7 @@ class ResultStore:
             except (ValueError, KeyError) as error:
                 raise ValueError(f"{self.cells}, row {number}: {error}; delete the row and run it again") from error
             found[(result.study, *result.key)] = result
-        return list(found.values())
+        return [found[key] for key in sorted(found)]
 
     def append(self, result: Result) -> None:
         """Write a result; it replaces an earlier one of the same study and cell when read."""
