@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pnml.bench.results import Result
 
-NEAR = {"cifar10": ("cifar100",), "cifar100": ("cifar10",)}
+NEAR = {"cifar10": ("cifar100",), "cifar100": ("cifar10",), "cifar10-even": ("cifar10-odd",)}
 """The near-OOD sets of each in-distribution set; the others have none."""
 
 COLUMNS = ("Method", "Near", "Far", "All", "Seconds", "Memory")
