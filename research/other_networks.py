@@ -26,7 +26,7 @@ from torch.nn.functional import cross_entropy
 
 from pnml.bench.data import load
 from pnml.bench.training import DATASETS
-from pnml.bench.training.augment import draw_moves, shift_and_flip
+from pnml.bench.training.augment import draw_augmentation, shift_and_flip
 from pnml.bench.training.measure import Labelled, to_labelled
 from pnml.bench.zoo.resnet_cifar import ResNetCifar
 
@@ -152,7 +152,8 @@ class Training:
         if self.plan.still:
             images = self.data.images[rows]
         else:
-            images = shift_and_flip(self.data.images, rows, draw_moves(total, flip=self.flip, generator=self.generator))
+            augmentation = draw_augmentation(total, flip=self.flip, generator=self.generator)
+            images = shift_and_flip(self.data.images, rows, augmentation)
         pixels = torch.split(images.permute(0, 3, 1, 2), self.batch_size)
         batches = zip(pixels, torch.split(self.data.labels[rows], self.batch_size), strict=True)
         loss_sum = torch.zeros((), device=self.device)

@@ -20,16 +20,16 @@ MD5 = hashlib.md5(CONTENT, usedforsecurity=False).hexdigest()
 
 
 class Server(ThreadingHTTPServer):
-    """Serve CONTENT at /file, misbehaving as told."""
+    """Serves CONTENT at /file, with configurable failures."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.close_after: int | None = None
-        self.knows_ranges = True
-        self.tells_length = True
-        self.tells_size_in_416 = True
+        self.supports_ranges = True
+        self.sends_length = True
+        self.sends_size_in_416 = True
         self.ranges: list[str | None] = []
         self.url = f"http://127.0.0.1:{self.server_port}/file"
 
@@ -38,20 +38,22 @@ class Handler(BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
-        asked = self.headers.get("Range")
-        self.server.ranges.append(asked)
+        requested = self.headers.get("Range")
+        self.server.ranges.append(requested)
         if self.path != "/file":
             self.send_error(404)
             return
-        start = int(asked.removeprefix("bytes=").removesuffix("-")) if asked and self.server.knows_ranges else 0
+        start = (
+            int(requested.removeprefix("bytes=").removesuffix("-")) if requested and self.server.supports_ranges else 0
+        )
         if start >= len(CONTENT):
             self.send_response(416)
-            if self.server.tells_size_in_416:
+            if self.server.sends_size_in_416:
                 self.send_header("Content-Range", f"bytes */{len(CONTENT)}")
             self.end_headers()
             return
         self.send_response(206 if start else 200)
-        if self.server.tells_length:
+        if self.server.sends_length:
             self.send_header("Content-Length", str(len(CONTENT) - start))
         self.end_headers()
         self.wfile.write(CONTENT[start : self.server.close_after])
@@ -76,7 +78,9 @@ def part(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("digest", [{"sha256": SHA256}, {"sha256": SHA256[:8].upper()}, {"md5": MD5}, {}])
-def test_whole(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str], digest: dict[str, str]) -> None:
+def test_download_writes_file_and_shows_progress(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str], digest: dict[str, str]
+) -> None:
     target = tmp_path / "new folder" / "file.bin"
     assert download(server.url, target, **digest, what="the thing") == target
     assert target.read_bytes() == CONTENT
@@ -86,13 +90,13 @@ def test_whole(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "the thing" in err
 
 
-def test_without_announced_length(server: Server, tmp_path: Path) -> None:
-    server.tells_length = False
+def test_download_without_content_length(server: Server, tmp_path: Path) -> None:
+    server.sends_length = False
     download(server.url, tmp_path / "file", sha256=SHA256, what="it")
     assert (tmp_path / "file").read_bytes() == CONTENT
 
 
-def test_present_file_is_checked_and_kept(server: Server, tmp_path: Path) -> None:
+def test_existing_file_is_verified_and_kept(server: Server, tmp_path: Path) -> None:
     target = tmp_path / "file"
     target.write_bytes(CONTENT)
     assert download(server.url, target, sha256=SHA256, what="it") == target
@@ -105,7 +109,7 @@ def test_present_file_is_checked_and_kept(server: Server, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("digest", [{"sha256": SHA256}, {}])
-def test_interruption_is_resumed(server: Server, tmp_path: Path, digest: dict[str, str]) -> None:
+def test_interrupted_download_resumes(server: Server, tmp_path: Path, digest: dict[str, str]) -> None:
     target = tmp_path / "file"
     server.close_after = 100_000
     with pytest.raises(ConnectionError, match="closed after 100000 of 300000 bytes") as caught:
@@ -124,27 +128,27 @@ def test_interruption_is_resumed(server: Server, tmp_path: Path, digest: dict[st
     assert server.ranges == [None, "bytes=100000-", "bytes=250000-"]
 
 
-def test_server_without_ranges_starts_over(server: Server, tmp_path: Path) -> None:
+def test_server_without_ranges_restarts(server: Server, tmp_path: Path) -> None:
     target = tmp_path / "file"
     part(target).write_bytes(CONTENT[:1000])
-    server.knows_ranges = False
+    server.supports_ranges = False
     download(server.url, target, sha256=SHA256, what="it")
     assert target.read_bytes() == CONTENT
     assert server.ranges == ["bytes=1000-"]
 
 
-@pytest.mark.parametrize("tells_size", [True, False])
-def test_complete_partial_file(server: Server, tmp_path: Path, *, tells_size: bool) -> None:
+@pytest.mark.parametrize("sends_size", [True, False])
+def test_complete_partial_file_is_used(server: Server, tmp_path: Path, *, sends_size: bool) -> None:
     target = tmp_path / "file"
     part(target).write_bytes(CONTENT)
-    server.tells_size_in_416 = tells_size
+    server.sends_size_in_416 = sends_size
     download(server.url, target, sha256=SHA256, what="it")
     assert target.read_bytes() == CONTENT
     assert not part(target).exists()
-    assert len(server.ranges) == (1 if tells_size else 2)
+    assert len(server.ranges) == (1 if sends_size else 2)
 
 
-def test_too_long_partial_file_starts_over(server: Server, tmp_path: Path) -> None:
+def test_too_long_partial_file_restarts(server: Server, tmp_path: Path) -> None:
     target = tmp_path / "file"
     part(target).write_bytes(CONTENT + b"more")
     download(server.url, target, what="it")
@@ -153,15 +157,15 @@ def test_too_long_partial_file_starts_over(server: Server, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("kind", "found"), [("sha256", SHA256), ("md5", MD5)])
-def test_corruption_is_deleted_and_reported(server: Server, tmp_path: Path, kind: str, found: str) -> None:
+def test_corrupted_download_is_deleted_and_raises(server: Server, tmp_path: Path, kind: str, found: str) -> None:
     target = tmp_path / "file"
     expected = found[::-1]
-    with pytest.raises(ValueError, match=f"the thing .*corrupted.*{kind} {expected} expected, {found} found"):
+    with pytest.raises(ValueError, match=f"the thing .*corrupted.*expected {kind} {expected}, found {found}"):
         download(server.url, target, what="the thing", **{kind: expected})
     assert list(tmp_path.iterdir()) == []
 
 
-def test_wrong_beginning_is_noticed(server: Server, tmp_path: Path) -> None:
+def test_partial_file_of_another_file_raises(server: Server, tmp_path: Path) -> None:
     target = tmp_path / "file"
     part(target).write_bytes(b"of another file")
     with pytest.raises(ValueError, match="corrupted"):
@@ -171,15 +175,15 @@ def test_wrong_beginning_is_noticed(server: Server, tmp_path: Path) -> None:
     assert target.read_bytes() == CONTENT
 
 
-def test_missing_on_the_server(server: Server, tmp_path: Path) -> None:
+def test_missing_url_raises(server: Server, tmp_path: Path) -> None:
     with pytest.raises(ConnectionError, match="the thing: the server answered 404 Not Found") as caught:
         download(server.url + "s", tmp_path / "file", what="the thing")
-    assert f"fetch {server.url}s by hand and put it at {tmp_path / 'file'}" in str(caught.value)
+    assert f"download {server.url}s by hand and put it at {tmp_path / 'file'}" in str(caught.value)
     assert ".part" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_unreachable_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_host_raises_and_keeps_partial_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
@@ -190,7 +194,7 @@ def test_unreachable_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert part(tmp_path / "file").read_bytes() == b"begun"
 
 
-def test_connection_breaking_while_reading(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_reset_raises(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def reset(*_: Any) -> bytes:
         raise ConnectionResetError("reset by peer")
 
@@ -199,28 +203,28 @@ def test_connection_breaking_while_reading(server: Server, tmp_path: Path, monke
         download(server.url, tmp_path / "file", what="it")
 
 
-def test_disk_trouble_is_not_blamed_on_the_network(server: Server, tmp_path: Path) -> None:
+def test_disk_error_is_not_a_connection_error(server: Server, tmp_path: Path) -> None:
     part(tmp_path / "file").mkdir()
     with pytest.raises(IsADirectoryError):
         download(server.url, tmp_path / "file", what="it")
 
 
 @pytest.mark.parametrize("url", ["file:///etc/hostname", "ftp://host/file", "host/file"])
-def test_other_addresses_are_refused(tmp_path: Path, url: str) -> None:
+def test_other_url_schemes_raise(tmp_path: Path, url: str) -> None:
     with pytest.raises(ValueError, match="http://"):
         download(url, tmp_path / "file", what="it")
 
 
-def test_verify(tmp_path: Path) -> None:
+def test_verify_compares_every_digest(tmp_path: Path) -> None:
     path = tmp_path / "big"
     content = b"x" * 3_000_000
     path.write_bytes(content)
     digest = hashlib.sha256(content).hexdigest()
     verify(path, sha256=digest)
     verify(path, sha256=digest[:8], md5=hashlib.md5(content, usedforsecurity=False).hexdigest())
-    with pytest.raises(ValueError, match=f"md5 {MD5} expected"):
+    with pytest.raises(ValueError, match=f"expected md5 {MD5}"):
         verify(path, sha256=digest, md5=MD5)
-    with pytest.raises(ValueError, match="give its sha256 or its md5"):
+    with pytest.raises(ValueError, match="pass sha256= or md5="):
         verify(path)
     with pytest.raises(FileNotFoundError):
         verify(tmp_path / "absent", sha256=digest)
@@ -235,14 +239,14 @@ def test_verify(tmp_path: Path) -> None:
         ({"md5": MD5[:-1]}, "32 hex digits"),
     ],
 )
-def test_malformed_digests_are_refused_before_any_work(tmp_path: Path, digest: dict[str, str], message: str) -> None:
+def test_invalid_digest_raises_before_download(tmp_path: Path, digest: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         download("http://127.0.0.1:1/file", tmp_path / "file", **digest, what="it")
     with pytest.raises(ValueError, match=message):
         verify(tmp_path / "absent", **digest)
 
 
-def test_cache_dir(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_cache_dir_follows_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("PNML_CACHE", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     assert cache_dir() == Path.home() / ".cache" / "pnml"

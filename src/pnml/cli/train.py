@@ -1,4 +1,4 @@
-"""``pnml train``: train a network, or tune one against outliers."""
+"""``pnml train``: train a network, or tune one with outliers."""
 
 from __future__ import annotations
 
@@ -28,12 +28,14 @@ def train(
     model: Annotated[str, typer.Option(help="densenet-bc-100, resnet-34, wideresnet-40-2 or resnet-20.")],
     dataset: Annotated[str, typer.Option(help="cifar10, cifar100 or svhn; see `pnml data list`.")],
     epochs: Annotated[
-        int | None, typer.Option(help="Passes over the training images; else as the recipe says.")
+        int | None, typer.Option(help="Passes over the training images; by default as in the recipe.")
     ] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Training images in a step; else as the recipe says.")] = None,
-    lr: Annotated[float | None, typer.Option(help="Highest learning rate; else as the recipe says.")] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Training images per step; by default as in the recipe.")
+    ] = None,
+    lr: Annotated[float | None, typer.Option(help="Maximum learning rate; by default as in the recipe.")] = None,
     tune: Annotated[
-        str | None, typer.Option(help="energy or oecc: tune the network --from against --outliers.")
+        str | None, typer.Option(help="energy or oecc: tune the network of --from with --outliers.")
     ] = None,
     start: Annotated[
         str | None, typer.Option("--from", help="The network to tune: a checkpoint's name, or a weights file.")
@@ -41,23 +43,23 @@ def train(
     outliers: Annotated[
         list[str] | None,
         typer.Option(
-            help="What to tune against, may be repeated: a set's name, a folder of pictures, or `transformed` for "
-            "training images with shuffled patches, noise, inverted or other colours, or turned."
+            help="The outliers for --tune, may be repeated: a set's name, a folder of images, or `transformed` for "
+            "training images with shuffled patches, noise, inverted or scaled colours, or rotated."
         ),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option(help="At most so many training and so many test images, evenly spaced.")
+        int | None, typer.Option(help="Maximum number of training images and of test images, evenly spaced.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same network on the same machine.")] = 0,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, ...; by default a GPU if there is one.")] = None,
+    seed: Annotated[int, typer.Option(help="Random seed; the result is reproducible on the same machine.")] = 0,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, ...; by default a GPU if available.")] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="The .safetensors file to write; by default it is named after its recipe, in runs/."),
+        typer.Option(help="The .safetensors file to write; by default runs/MODEL_DATASET.safetensors."),
     ] = None,
 ) -> None:
-    """Train a network by the recipe for it, test it, and write it with its test accuracy.
+    """Train a network with its recipe, test it, and write it with its test accuracy.
 
-    Interrupted, it goes on when the same command is given again, and ends with the same weights.
+    After an interruption the same command resumes the training and ends with the same weights.
 
     Example: `pnml train --model resnet-20 --dataset cifar10`
 
@@ -67,8 +69,8 @@ def train(
     --outliers transformed`
     """
     if (tune is None) != (start is None) or (tune is None) != (not outliers):
-        raise typer.BadParameter("--tune, --from and --outliers belong together: give all three, or none")
-    with user_errors(), _bar() as report:
+        raise typer.BadParameter("--tune, --from and --outliers must be used together")
+    with user_errors(), _progress_bar() as report:
         require("torch", extra="torch", what="pnml train")
         from pnml.bench import training, zoo
 
@@ -88,35 +90,35 @@ def train(
             outliers=[_outlier_set(name, side) for name in outliers or ()],
             report=report,
         )
-    typer.echo(f"{result.test_accuracy:.2f} % of {len(test_set):,} test images are classified rightly")
+    typer.echo(f"{result.test_accuracy:.2f} % of {len(test_set):,} test images are classified correctly")
     typer.echo(f"wrote {result.path}")
 
 
 def _outlier_set(name: str, side: int) -> OutlierSet:
-    """A set by name, by path, or by the name of a folder in the data folders, resized to ``side`` pixels."""
+    """Load a set by its name, its path or its path below a data folder, resized to ``side`` pixels."""
     if name == "transformed":
         return "transformed"
     if name in SETS:
         return load(name, split="train" if "train" in SETS[name].counts else "test", size=side)
-    places = (Path(name), *(folder / name for folder in data_folders()))
-    return load(next(filter(Path.exists, places), Path(name)), size=side)
+    paths = (Path(name), *(folder / name for folder in data_folders()))
+    return load(next(filter(Path.exists, paths), Path(name)), size=side)
 
 
 @contextmanager
-def _bar() -> Iterator[Callable[[training.Progress], None]]:
-    """A bar on stderr, moved by the reports of a training, and a word of comfort for Ctrl-C."""
+def _progress_bar() -> Iterator[Callable[[training.Progress], None]]:
+    """Yield a function that shows the progress of a training on stderr; explain how to resume after Ctrl-C."""
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("loading")
 
         def report(now: training.Progress) -> None:
             if now.step == 0 and now.epoch > 1:
-                bar.console.print(f"going on after epoch {now.epoch - 1} of {now.epochs}")
+                bar.console.print(f"resuming after epoch {now.epoch - 1} of {now.epochs}")
             done = (now.epoch - 1) * now.steps + now.step
             bar.update(task, total=now.epochs * now.steps, completed=done, description=str(now))
 
         try:
             yield report
         except KeyboardInterrupt:
-            bar.console.print("Interrupted; the same command goes on from the last saved epoch.")
+            bar.console.print("Interrupted; run the same command again to resume from the last saved epoch.")
             raise typer.Exit(130) from None

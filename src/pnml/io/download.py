@@ -1,4 +1,4 @@
-"""Fetching files over HTTP: with progress, resumed after an interruption, checked before they get their name."""
+"""Download files over HTTP with progress, resuming and checksums."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _CHUNK = 1 << 20  # bytes
-_TIMEOUT = 30.0  # seconds without a byte
-_SHORTEST_PREFIX = 8  # hex digits, as in torchvision's file names
+_TIMEOUT = 30.0  # seconds without data
+_MIN_SHA256_DIGITS = 8  # as in torchvision's file names
 _RANGE_NOT_SATISFIABLE = 416
 _PARTIAL_CONTENT = 206
 
 
 def cache_dir() -> Path:
-    """The folder for downloaded files: ``PNML_CACHE``, or else ``pnml`` in the user's cache folder.
+    """Return the folder for downloaded files: ``PNML_CACHE``, or ``pnml`` in the user's cache folder.
 
     >>> from unittest.mock import patch
     >>> with patch.dict("os.environ", PNML_CACHE="/data/pnml"):
@@ -39,12 +39,12 @@ def cache_dir() -> Path:
 
 
 def verify(path: str | os.PathLike[str], *, sha256: str | None = None, md5: str | None = None) -> None:
-    """Compare a file with its publisher's digest and raise ``ValueError`` if they differ.
+    """Raise ``ValueError`` if a file does not have the given digests.
 
     Args:
-        path: the file, read in pieces.
-        sha256: its digest in hex, or the first 8 or more digits of it.
-        md5: its digest in hex, for publishers who give no other.
+        path: the file, read in chunks.
+        sha256: its digest in hex, or at least the first 8 digits.
+        md5: its digest in hex.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -54,7 +54,7 @@ def verify(path: str | os.PathLike[str], *, sha256: str | None = None, md5: str 
     """
     expected = _expected_digests(sha256, md5)
     if not expected:
-        raise ValueError(f"nothing to compare {path} with: give its sha256 or its md5")
+        raise ValueError(f"no digest to compare {path} with: pass sha256= or md5=")
     hashers = {kind: hashlib.new(kind, usedforsecurity=False) for kind in expected}
     with Path(path).open("rb") as file:
         while chunk := file.read(_CHUNK):
@@ -64,7 +64,7 @@ def verify(path: str | os.PathLike[str], *, sha256: str | None = None, md5: str 
         found = hashers[kind].hexdigest()
         if not found.startswith(digest):
             raise ValueError(
-                f"{path} is not the expected file: {kind} {digest} expected, {found} found; "
+                f"{path} is not the expected file: expected {kind} {digest}, found {found}; "
                 "delete it and fetch it again"
             )
 
@@ -77,27 +77,27 @@ def download(
     md5: str | None = None,
     what: str,
 ) -> Path:
-    """Fetch ``url`` into the file ``destination``, which appears only when it is whole and checked.
+    """Download ``url`` to the file ``destination``, which is created only when it is complete and verified.
 
-    A file that is already there is checked and kept. What arrives goes to ``destination`` + ``.part``; after an
-    interruption the next call goes on from there. Progress is shown on stderr.
+    An existing file is verified and kept. Data is written to ``destination`` + ``.part``, from which the next call
+    resumes after an interruption. Progress is shown on stderr.
 
     Args:
         url: an http or https address.
-        destination: the file to make; its folder is made too.
-        sha256: the digest in hex, or the first 8 or more digits of it.
-        md5: the digest in hex, for publishers who give no other. Without either only the length is checked.
-        what: the thing in words, for the progress bar and for errors.
+        destination: the file to write; its folder is created if needed.
+        sha256: the digest in hex, or at least its first 8 digits.
+        md5: the digest in hex. Without sha256 and md5 only the length is checked.
+        what: a description for the progress bar and for errors.
 
     Returns:
         ``destination``.
 
     Raises:
-        ConnectionError: the file could not be had, or not all of it; what arrived is kept.
-        ValueError: what arrived has another digest (it is deleted), or the arguments make no sense.
+        ConnectionError: the download failed or is incomplete; the part received is kept.
+        ValueError: the download has another digest (it is deleted), or the arguments are invalid.
     """
     if not url.startswith(("http://", "https://")):
-        raise ValueError(f"cannot download {url!r}: an address starting with http:// or https:// is needed")
+        raise ValueError(f"cannot download {url!r}: expected an address starting with http:// or https://")
     destination = Path(destination)
     expected = _expected_digests(sha256, md5)
     if destination.exists():
@@ -109,37 +109,39 @@ def download(
     try:
         _fetch(url, partial, what)
     except _TransferError as error:
-        kept = f" What arrived is kept in {partial}: try again to go on from there." if partial.exists() else ""
+        kept = f" The part received is kept in {partial}: try again to resume." if partial.exists() else ""
         raise ConnectionError(
-            f"could not download {what}: {error}.{kept} Or fetch {url} by hand and put it at {destination}"
+            f"could not download {what}: {error}.{kept} Or download {url} by hand and put it at {destination}"
         ) from error
     if expected:
         try:
             verify(partial, **expected)
         except ValueError as error:
             partial.unlink()
-            raise ValueError(f"the download of {what} from {url} was corrupted and is deleted: {error}") from error
+            raise ValueError(
+                f"the download of {what} from {url} was corrupted and has been deleted: {error}"
+            ) from error
     partial.replace(destination)
     return destination
 
 
 class _TransferError(Exception):
-    """The network's failures, kept apart from those of the disk."""
+    """A failure of the network, as opposed to the disk."""
 
 
 def _expected_digests(sha256: str | None, md5: str | None) -> dict[str, str]:
-    """The digests given, by kind, in lower case."""
+    """Return the given digests by kind, in lower case; raise ``ValueError`` for an invalid one."""
     expected = {kind: given.lower() for kind, given in (("sha256", sha256), ("md5", md5)) if given is not None}
     for kind, digest in expected.items():
-        shortest, longest = (_SHORTEST_PREFIX, 64) if kind == "sha256" else (32, 32)
+        shortest, longest = (_MIN_SHA256_DIGITS, 64) if kind == "sha256" else (32, 32)
         if not shortest <= len(digest) <= longest or not set(digest) <= set("0123456789abcdef"):
             lengths = f"{shortest} to {longest}" if shortest < longest else f"{longest}"
-            raise ValueError(f"{digest!r} is no {kind}: {lengths} hex digits are expected")
+            raise ValueError(f"invalid {kind} {digest!r}: expected {lengths} hex digits")
     return expected
 
 
 def _fetch(url: str, partial: Path, what: str) -> None:
-    """Complete ``partial`` with what the server has beyond it."""
+    """Download ``url`` to ``partial``, resuming at its end."""
     start = partial.stat().st_size if partial.exists() else 0
     try:
         response = _open(url, start)
@@ -147,7 +149,7 @@ def _fetch(url: str, partial: Path, what: str) -> None:
         cause = error.__cause__
         if not (start and isinstance(cause, HTTPError) and cause.code == _RANGE_NOT_SATISFIABLE):
             raise
-        # Nothing lies beyond the partial file: it is whole, or of some other file.
+        # The server has no data beyond the partial file: it is complete, or belongs to another file.
         if cause.headers.get("Content-Range") == f"bytes */{start}":
             return
         start = 0

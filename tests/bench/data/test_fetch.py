@@ -39,14 +39,14 @@ def server() -> Iterator[Server]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            name, requested_range = self.path.lstrip("/"), self.headers.get("Range")
-            state.requests.append((name, requested_range))
+            name, byte_range = self.path.lstrip("/"), self.headers.get("Range")
+            state.requests.append((name, byte_range))
             if name not in state.files:
                 self.send_error(404)
                 return
-            start = int(requested_range.removeprefix("bytes=").removesuffix("-")) if requested_range else 0
+            start = int(byte_range.removeprefix("bytes=").removesuffix("-")) if byte_range else 0
             content = state.files[name][start:]
-            self.send_response(206 if requested_range else 200)
+            self.send_response(206 if byte_range else 200)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content[: state.close_after])

@@ -17,24 +17,24 @@ CLASSES = 4
 
 
 def small_set(count: int, seed: int) -> ImageSet:
-    """Noisy images of 8×8 pixels, each class with a colour of its own."""
-    draw = np.random.default_rng(seed)
+    """Return noisy images of 8×8 pixels, one colour per class."""
+    rng = np.random.default_rng(seed)
     colours = np.array([[200, 60, 60], [60, 200, 60], [60, 60, 200], [150, 150, 150]])
-    labels = draw.integers(0, CLASSES, count)
-    images = colours[labels][:, None, None] + draw.normal(0, 40, (count, 8, 8, 3))
+    labels = rng.integers(0, CLASSES, count)
+    images = colours[labels][:, None, None] + rng.normal(0, 40, (count, 8, 8, 3))
     return ImageSet("small", images.clip(0, 255).astype(np.uint8), labels, "train", "")
 
 
-def strangers(count: int = 48) -> ImageSet:
-    """Black and white noise."""
+def outlier_set(count: int = 48) -> ImageSet:
+    """Return black and white noise without labels."""
     images = np.random.default_rng(9).choice(np.array([0, 255], dtype=np.uint8), (count, 8, 8, 3))
-    return ImageSet("strangers", images, None, "test", "")
+    return ImageSet("outliers", images, None, "test", "")
 
 
 def small_recipe(model: str = "resnet-20", *, tune: str | None = None, epochs: int = 3, lr: float = 0.05) -> Recipe:
     return replace(recipe(model, "cifar10", tune=tune), epochs=epochs, batch_size=16, lr=lr)
 
 
-def same_weights(one: Network, other: Network) -> bool:
-    ours, theirs = one.state_dict(), other.state_dict()
-    return ours.keys() == theirs.keys() and all(bool((ours[name] == theirs[name]).all()) for name in ours)
+def same_weights(first: Network, second: Network) -> bool:
+    one, other = first.state_dict(), second.state_dict()
+    return one.keys() == other.keys() and all(bool((one[name] == other[name]).all()) for name in one)

@@ -1,4 +1,4 @@
-"""Shifts and flips, against one image at a time with NumPy's padding."""
+"""Compare shifts and flips with NumPy's padding of one image at a time."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pnml.bench.training.augment import Moves, draw_moves, shift_and_flip
+from pnml.bench.training.augment import Augmentation, draw_augmentation, shift_and_flip
 
 SHIFTS = st.lists(st.tuples(st.integers(-4, 4), st.integers(-4, 4), st.booleans()), min_size=1, max_size=5)
 
 
 @settings(max_examples=50, deadline=None)
 @given(plan=SHIFTS, height=st.integers(5, 9), width=st.integers(5, 9), data=st.data())
-def test_equals_padding_cropping_and_flipping(
+def test_shift_and_flip_equals_padding_cropping_and_flipping(
     plan: list[tuple[int, int, bool]], height: int, width: int, data: st.DataObject
 ) -> None:
     images = np.random.default_rng(0).integers(0, 256, (3, height, width, 3), dtype=np.uint8)
     rows = [data.draw(st.integers(0, 2)) for _ in plan]
-    moves = Moves(torch.tensor([shift[:2] for shift in plan]), torch.tensor([shift[2] for shift in plan]))
-    moved = shift_and_flip(torch.from_numpy(images), torch.tensor(rows), moves).numpy()
-    assert moved.dtype == np.uint8
-    for result, row, (down, right, flip) in zip(moved, rows, plan, strict=True):
+    augmentation = Augmentation(torch.tensor([shift[:2] for shift in plan]), torch.tensor([shift[2] for shift in plan]))
+    augmented = shift_and_flip(torch.from_numpy(images), torch.tensor(rows), augmentation).numpy()
+    assert augmented.dtype == np.uint8
+    for result, row, (down, right, flip) in zip(augmented, rows, plan, strict=True):
         padded = np.pad(images[row], ((4, 4), (4, 4), (0, 0)), mode="reflect")
         expected = padded[4 - down : 4 - down + height, 4 - right : 4 - right + width]
         np.testing.assert_array_equal(result, expected[:, ::-1] if flip else expected)
 
 
-def test_all_moves_are_drawn_about_equally_often() -> None:
-    shifts, flips = draw_moves(9000, flip=True, generator=torch.Generator().manual_seed(0))
+def test_shifts_and_flips_are_uniform() -> None:
+    shifts, flips = draw_augmentation(9000, flip=True, generator=torch.Generator().manual_seed(0))
     for axis in range(2):
         values, counts = np.unique(shifts[:, axis].numpy(), return_counts=True)
         assert values.tolist() == list(range(-4, 5))
@@ -38,5 +38,5 @@ def test_all_moves_are_drawn_about_equally_often() -> None:
     assert float(flips.float().mean()) == pytest.approx(0.5, abs=0.03)
 
 
-def test_digits_are_not_flipped() -> None:
-    assert not draw_moves(1000, flip=False, generator=torch.Generator().manual_seed(0)).flips.any()
+def test_no_flips_without_flip() -> None:
+    assert not draw_augmentation(1000, flip=False, generator=torch.Generator().manual_seed(0)).flips.any()

@@ -1,4 +1,4 @@
-"""The penalties, against their formulas written out in NumPy."""
+"""Compare the penalties with their formulas in NumPy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def probabilities(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 @pytest.mark.parametrize("scale", [0.1, 3.0, 20.0])
-def test_energy_margins(scale: float) -> None:
+def test_energy_margins_match_formula(scale: float) -> None:
     inside, outside = logits(scale, (7, 10), 0), logits(scale, (11, 10), 1)
     expected = 0.0
     for energy in -np.log(np.exp(inside).sum(axis=1)):
@@ -37,7 +37,7 @@ def test_energy_margins(scale: float) -> None:
 
 
 @pytest.mark.parametrize("scale", [0.1, 3.0, 20.0])
-def test_confidence_control(scale: float) -> None:
+def test_confidence_control_matches_formula(scale: float) -> None:
     inside, outside = logits(scale, (7, 10), 0), logits(scale, (11, 10), 1)
     confidence = np.mean([row.max() for row in probabilities(inside)])
     variation = sum(abs(1 / 10 - p) for row in probabilities(outside) for p in row)
@@ -47,9 +47,9 @@ def test_confidence_control(scale: float) -> None:
 
 
 @pytest.mark.parametrize("penalty", [EnergyMargins(inside=-3.0, outside=-2.0), ConfidenceControl()])
-def test_a_step_down_the_gradient_lowers_the_penalty(penalty: EnergyMargins | ConfidenceControl) -> None:
+def test_gradient_step_lowers_penalty(penalty: EnergyMargins | ConfidenceControl) -> None:
     inside, outside = (torch.from_numpy(logits(1.0, (5, 10), seed)).requires_grad_() for seed in (0, 1))
     before = penalty(inside, outside, 0.9)
-    towards = torch.autograd.grad(before, (inside, outside))
-    after = penalty(inside - 0.01 * towards[0], outside - 0.01 * towards[1], 0.9)
+    gradients = torch.autograd.grad(before, (inside, outside))
+    after = penalty(inside - 0.01 * gradients[0], outside - 0.01 * gradients[1], 0.9)
     assert after.item() < before.item()

@@ -1,5 +1,3 @@
-"""Outliers: where they are taken from, and what is done to training images."""
-
 from __future__ import annotations
 
 import numpy as np
@@ -8,13 +6,13 @@ import torch
 from torch import Tensor
 
 from pnml.bench.training.outliers import (
-    CHANGES,
+    TRANSFORMATIONS,
     Outliers,
     add_noise,
     invert,
+    rotate_and_recolour,
     shuffle_patches,
     transform,
-    turn_and_recolour,
 )
 
 
@@ -22,7 +20,7 @@ def images(count: int, *, side: int = 8, top: int = 256) -> Tensor:
     return torch.from_numpy(np.random.default_rng(0).integers(0, top, (count, side, side, 3), dtype=np.uint8))
 
 
-def random() -> torch.Generator:
+def generator() -> torch.Generator:
     return torch.Generator().manual_seed(0)
 
 
@@ -32,9 +30,9 @@ def patches(image: Tensor) -> list[bytes]:
     return [patch.numpy().tobytes() for patch in cut]
 
 
-def test_shuffled_patches_are_the_same_patches_in_another_order() -> None:
+def test_shuffle_patches_permutes_patches() -> None:
     before = images(20)
-    after = shuffle_patches(before, random())
+    after = shuffle_patches(before, generator())
     orders = set()
     for old, new in zip(before, after, strict=True):
         assert sorted(patches(old)) == sorted(patches(new))
@@ -42,68 +40,70 @@ def test_shuffled_patches_are_the_same_patches_in_another_order() -> None:
     assert len(orders) == 20
 
 
-def test_noise_has_its_deviation_where_nothing_is_clipped() -> None:
+def test_add_noise_has_expected_standard_deviation() -> None:
     grey = torch.full((50, 8, 8, 3), 127, dtype=torch.uint8)
-    noise = add_noise(grey, random()).numpy().astype(float) - 127
-    below, above = np.quantile(noise, [0.25, 0.75])  # clipping leaves the quartiles alone
+    noise = add_noise(grey, generator()).numpy().astype(float) - 127
+    below, above = np.quantile(noise, [0.25, 0.75])  # unaffected by clipping
     assert (above - below) / 1.349 == pytest.approx(96, rel=0.05)
     assert noise.mean() == pytest.approx(0, abs=3)
 
 
-def test_inverted() -> None:
-    assert (invert(images(3), random()).numpy() == 255 - images(3).numpy()).all()
+def test_invert_returns_negatives() -> None:
+    assert (invert(images(3), generator()).numpy() == 255 - images(3).numpy()).all()
 
 
-def test_turned_by_each_quarter_and_recoloured() -> None:
+def test_rotate_and_recolour_rotates_and_scales_channels() -> None:
     before = images(30, top=160)
-    after = turn_and_recolour(before, random()).numpy().astype(float)
+    after = rotate_and_recolour(before, generator()).numpy().astype(float)
     factors = []
     for number, image in enumerate(before.numpy()):
-        turned = np.rot90(image, 1 + number % 3).astype(float)
-        factor = after[number].sum(axis=(0, 1)) / turned.sum(axis=(0, 1))
-        np.testing.assert_allclose(after[number], turned * factor, atol=1.5)
+        rotated = np.rot90(image, 1 + number % 3).astype(float)
+        factor = after[number].sum(axis=(0, 1)) / rotated.sum(axis=(0, 1))
+        np.testing.assert_allclose(after[number], rotated * factor, atol=1.5)
         factors.append(factor)
     assert 0.45 < np.min(factors) < 0.6
     assert 1.4 < np.max(factors) < 1.55
 
 
-def test_transforms_take_turns() -> None:
+def test_transform_alternates_transformations() -> None:
     before = images(8)
-    after = transform(before, random(), CHANGES)
+    after = transform(before, generator(), TRANSFORMATIONS)
     assert sorted(patches(after[0])) == sorted(patches(before[0]))
     assert (after[2::4] == 255 - before[2::4]).all()
     assert all((after[number] != before[number]).any() for number in range(8))
     assert (before == images(8)).all()
 
 
-def test_sources_take_turns() -> None:
+def test_draw_alternates_sources() -> None:
     sevens, nines = torch.full((5, 8, 8, 3), 7, dtype=torch.uint8), torch.full((2, 8, 8, 3), 9, dtype=torch.uint8)
-    drawn = Outliers([sevens, nines, None], images(6), digits=False).draw(31, random())
+    drawn = Outliers([sevens, nines, None], images(6), digits=False).draw(31, generator())
     assert drawn.shape == (31, 8, 8, 3)
     assert (drawn[0::3] == 7).all()
     assert (drawn[1::3] == 9).all()
     assert len(torch.unique(drawn[2::3])) > 100
 
 
-def test_all_images_of_a_source_are_drawn() -> None:
+def test_draw_uses_all_images_of_a_source() -> None:
     levels = torch.arange(10, dtype=torch.uint8)[:, None, None, None].expand(10, 8, 8, 3)
-    drawn = Outliers([levels], images(1), digits=True).draw(300, random())
+    drawn = Outliers([levels], images(1), digits=True).draw(300, generator())
     assert torch.unique(drawn).tolist() == list(range(10))
 
 
-def test_digits_only_have_their_patches_shuffled() -> None:
+def test_transformed_digits_are_shuffled_only() -> None:
     levels = torch.arange(16, dtype=torch.uint8).reshape(4, 4).repeat_interleave(8, 0).repeat_interleave(8, 1)
     image = levels[None, :, :, None].expand(1, 32, 32, 3).contiguous()
-    inner = {
-        patch for drawn in Outliers([None], image, digits=True).draw(40, random()) for patch in drawn.unique().tolist()
+    levels_drawn = {
+        patch
+        for drawn in Outliers([None], image, digits=True).draw(40, generator())
+        for patch in drawn.unique().tolist()
     }
-    assert inner == set(range(16))  # no noise, no negative, no other colour
+    assert levels_drawn == set(range(16))  # no noise, no negative, no other colour
 
 
 @pytest.mark.parametrize(
     ("source", "side", "message"),
-    [(images(1, side=12), 8, "12×12 pixels but training images 8×8"), (None, 10, "divisible by 4, got 10×10")],
+    [(images(1, side=12), 8, "outliers of 8×8 pixels, got 12×12"), (None, 10, "divisible by 4, got 10×10")],
 )
-def test_sizes_must_fit(source: Tensor | None, side: int, message: str) -> None:
+def test_image_sizes_that_do_not_match_raise(source: Tensor | None, side: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Outliers([source], images(1, side=side), digits=False)

@@ -1,5 +1,3 @@
-"""Recipes: complete, within bounds, and with the learning rates they promise."""
-
 from __future__ import annotations
 
 import json
@@ -16,41 +14,41 @@ from pnml.bench.training import DATASETS, MODELS, TUNINGS, ConfidenceControl, En
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("dataset", DATASETS)
 @pytest.mark.parametrize("tune", [None, *TUNINGS])
-def test_there_is_one_for_every_pair(model: str, dataset: str, tune: str | None) -> None:
-    made = recipe(model, dataset, tune=tune)
-    assert made.model in zoo.ARCHITECTURES
-    assert made.dataset in SETS
-    assert made.flip == (dataset != "svhn")
-    assert json.loads(made.to_json())["lr"] == made.lr
+def test_recipe_exists_for_every_combination(model: str, dataset: str, tune: str | None) -> None:
+    plan = recipe(model, dataset, tune=tune)
+    assert plan.model in zoo.ARCHITECTURES
+    assert plan.dataset in SETS
+    assert plan.flip == (dataset != "svhn")
+    assert json.loads(plan.to_json())["lr"] == plan.lr
 
 
-def test_tuning_numbers() -> None:
+def test_tuning_penalties_are_the_published_ones() -> None:
     assert recipe("resnet-34", "cifar10", tune="energy").penalty == EnergyMargins(-23.0, -5.0, 0.1)
     assert recipe("resnet-34", "cifar100", tune="energy").penalty == EnergyMargins(-27.0, -5.0, 0.1)
     assert recipe("resnet-34", "cifar100", tune="oecc").penalty == ConfidenceControl(0.07, 0.05)
 
 
-def test_the_learning_rate_rises_then_falls_to_nearly_nothing() -> None:
-    made = recipe("resnet-34", "cifar10")
-    rates = [made.lr_at(step, 1000) for step in range(1000)]
+def test_learning_rate_warms_up_then_falls_to_zero() -> None:
+    plan = recipe("resnet-34", "cifar10")
+    rates = [plan.lr_at(step, 1000) for step in range(1000)]
     top = rates.index(max(rates))
-    assert max(rates) == made.lr
+    assert max(rates) == plan.lr
     assert top == 50
     assert rates[:top] == sorted(rates[:top])
     assert rates[top:] == sorted(rates[top:], reverse=True)
     assert 0 < rates[-1] < 1e-5
-    assert rates[525] == pytest.approx(made.lr / 2)
+    assert rates[525] == pytest.approx(plan.lr / 2)
 
 
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (("vgg", "cifar10", None), "model 'vgg': choose from densenet-bc-100"),
-        (("resnet-20", "mnist", None), "dataset 'mnist': choose from cifar10"),
-        (("resnet-20", "cifar10", "odin"), "tuning 'odin': choose from energy, oecc"),
+        (("vgg", "cifar10", None), "model 'vgg': expected one of densenet-bc-100"),
+        (("resnet-20", "mnist", None), "dataset 'mnist': expected one of cifar10"),
+        (("resnet-20", "cifar10", "odin"), "tuning 'odin': expected one of energy, oecc"),
     ],
 )
-def test_unknown_names(names: tuple[str, str, str | None], message: str) -> None:
+def test_unknown_name_raises(names: tuple[str, str, str | None], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         recipe(names[0], names[1], tune=names[2])
 
@@ -58,14 +56,14 @@ def test_unknown_names(names: tuple[str, str, str | None], message: str) -> None
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"epochs": 0}, "epochs must be at least 1, got 0"),
-        ({"batch_size": 1}, "batch_size must be at least 2, got 1"),
+        ({"epochs": 0}, "epochs to be at least 1, got 0"),
+        ({"batch_size": 1}, "batch_size to be at least 2, got 1"),
         ({"lr": -0.1}, "positive number, got -0.1"),
         ({"lr": float("nan")}, "positive number, got nan"),
         ({"warmup": 1.0}, "below 1, got 1.0"),
         ({"penalty": ConfidenceControl()}, "outliers_per_image=0"),
     ],
 )
-def test_numbers_out_of_bounds(change: dict[str, Any], message: str) -> None:
+def test_value_out_of_range_raises(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         replace(recipe("resnet-20", "cifar10"), **change)

@@ -1,4 +1,4 @@
-"""A training that is interrupted, anywhere, ends like one that is not."""
+"""An interrupted training, when resumed, must end like an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from pnml.bench.training import Progress, TrainedResult, train
+from pnml.bench.training import Progress, TrainingResult, train
 
-from .small import same_weights, small_recipe, small_set, strangers
+from .small import outlier_set, same_weights, small_recipe, small_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,24 +34,24 @@ def stop_at(epoch: int, step: int) -> Callable[[Progress], None]:
     return report
 
 
-def run(out: Path, model: str = "resnet-20", device: str = "cpu", **more: Any) -> TrainedResult:
+def run(out: Path, model: str = "resnet-20", device: str = "cpu", **more: Any) -> TrainingResult:
     plan = small_recipe(model, tune="oecc" if "outliers" in more else None)
     return train(plan, small_set(16 * STEPS + 5, 0), small_set(20, 1), out=out, device=device, **more)
 
 
-def said(path: Path) -> dict[str, str]:
+def metadata_without_date(path: Path) -> dict[str, str]:
     with safe_open(path, framework="pt") as file:
         metadata: dict[str, str] = file.metadata()
     return {key: value for key, value in metadata.items() if key != "date"}
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> TrainedResult:
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
     return run(tmp_path_factory.mktemp("whole") / "net.safetensors", save_every=0.0)
 
 
 @pytest.mark.parametrize(
-    ("stops", "goes_on_with"),
+    ("stops", "first_epoch"),
     [
         ([(1, 0)], 1),
         ([(1, 2)], 1),
@@ -61,31 +61,31 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> TrainedResult:
         ([(1, 1), (2, 2), (3, 1)], 3),
     ],
 )
-def test_stopped_anywhere(
-    stops: list[tuple[int, int]], goes_on_with: int, whole: TrainedResult, tmp_path: Path
+def test_interrupted_training_ends_with_same_weights(
+    stops: list[tuple[int, int]], first_epoch: int, uninterrupted: TrainingResult, tmp_path: Path
 ) -> None:
     out = tmp_path / "net.safetensors"
     for stop in stops:
         with pytest.raises(Interrupted):
             run(out, save_every=0.0, report=stop_at(*stop))
         assert not out.exists()
-    told: list[Progress] = []
-    resumed = run(out, save_every=0.0, report=told.append)
-    assert told[0].epoch == goes_on_with
-    assert same_weights(resumed.network, whole.network)
-    assert said(out) == said(whole.path)
+    reports: list[Progress] = []
+    resumed = run(out, save_every=0.0, report=reports.append)
+    assert reports[0].epoch == first_epoch
+    assert same_weights(resumed.network, uninterrupted.network)
+    assert metadata_without_date(out) == metadata_without_date(uninterrupted.path)
     assert [path.name for path in tmp_path.iterdir()] == ["net.safetensors"]
 
 
-def test_nothing_saved_yet(whole: TrainedResult, tmp_path: Path) -> None:
+def test_training_interrupted_before_first_save_restarts(uninterrupted: TrainingResult, tmp_path: Path) -> None:
     out = tmp_path / "net.safetensors"
     with pytest.raises(Interrupted):
         run(out, save_every=1e9, report=stop_at(3, 1))
     assert not list(tmp_path.iterdir())
-    assert same_weights(run(out).network, whole.network)
+    assert same_weights(run(out).network, uninterrupted.network)
 
 
-def test_killed(whole: TrainedResult, tmp_path: Path) -> None:
+def test_killed_training_resumes(uninterrupted: TrainingResult, tmp_path: Path) -> None:
     out = tmp_path / "net.safetensors"
     program = f"""
 import os, signal
@@ -101,21 +101,21 @@ run(Path({str(out)!r}), save_every=0.0, report=report)
     killed = subprocess.run([sys.executable, "-c", "\n".join(path)], check=False, capture_output=True, text=True)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert [found.name for found in tmp_path.iterdir()] == ["net.partial.safetensors"]
-    assert same_weights(run(out).network, whole.network)
+    assert same_weights(run(out).network, uninterrupted.network)
 
 
 @pytest.mark.parametrize("model", ["wideresnet-40-2", "resnet-20"])
-def test_dropout_and_outliers_go_on_too(model: str, whole: TrainedResult, tmp_path: Path) -> None:
+def test_dropout_and_outliers_are_resumed(model: str, uninterrupted: TrainingResult, tmp_path: Path) -> None:
     more: dict[str, Any] = {"model": model, "save_every": 0.0}
     if model == "resnet-20":
-        more |= {"start": whole.network, "outliers": [strangers(), "transformed"]}
+        more |= {"start": uninterrupted.network, "outliers": [outlier_set(), "transformed"]}
     expected = run(tmp_path / "whole.safetensors", **more)
     with pytest.raises(Interrupted):
         run(tmp_path / "net.safetensors", **more, report=stop_at(2, STEPS))
     assert same_weights(run(tmp_path / "net.safetensors", **more).network, expected.network)
 
 
-def test_other_settings_do_not_go_on(tmp_path: Path) -> None:
+def test_resuming_with_other_settings_raises(tmp_path: Path) -> None:
     out = tmp_path / "net.safetensors"
     with pytest.raises(Interrupted):
         run(out, save_every=0.0, report=stop_at(2, 1))
@@ -125,14 +125,14 @@ def test_other_settings_do_not_go_on(tmp_path: Path) -> None:
         run(out, seed=5)
 
 
-def test_a_damaged_file(tmp_path: Path) -> None:
-    (tmp_path / "net.partial.safetensors").write_text("nothing of use")
+def test_damaged_partial_file_raises(tmp_path: Path) -> None:
+    (tmp_path / "net.partial.safetensors").write_text("not safetensors")
     with pytest.raises(ValueError, match=r"is not a safetensors file .*move it away"):
         run(tmp_path / "net.safetensors")
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
-def test_on_a_gpu(tmp_path: Path) -> None:
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_gpu_training_resumes(tmp_path: Path) -> None:
     expected = run(tmp_path / "whole.safetensors", device="cuda")
     with pytest.raises(Interrupted):
         run(tmp_path / "net.safetensors", device="cuda", save_every=0.0, report=stop_at(2, STEPS))

@@ -197,7 +197,7 @@ def test_locate_prefers_pnml_weights_to_cache(
     torch.testing.assert_close(loaded.normalise.std.flatten(), torch.tensor(checkpoint.std))
 
     source.write_bytes(source.read_bytes() + b"!")
-    with pytest.raises(ValueError, match=f"sha256 {checkpoint.sha256} expected"):
+    with pytest.raises(ValueError, match=f"expected sha256 {checkpoint.sha256}"):
         zoo.load("mine")
 
 

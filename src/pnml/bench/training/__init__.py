@@ -1,18 +1,18 @@
-"""Training the networks of the zoo, and tuning them against outliers.
+"""Train the networks of the zoo, and fine-tune them with outliers.
 
     from pnml.bench import data, training
 
     recipe = training.recipe("resnet-20", "cifar10")
     train_set, test_set = data.load("cifar10", split="train"), data.load("cifar10")
-    result = training.train(recipe, train_set, test_set, out="mine.safetensors", report=training.log_epochs)
+    result = training.train(recipe, train_set, test_set, out="net.safetensors", report=training.log_epochs)
     result.test_accuracy
 
-The same call made again after an interruption goes on where the last one stopped, and ends with the same weights.
+After an interruption, the same call resumes the training and ends with the same weights.
 """
 
 from __future__ import annotations
 
-from pnml.bench.training.loop import TrainedResult, train
+from pnml.bench.training.loop import TrainingResult, train
 from pnml.bench.training.losses import ConfidenceControl, EnergyMargins
 from pnml.bench.training.outliers import TRANSFORMED
 from pnml.bench.training.recipes import DATASETS, MODELS, TUNINGS, Recipe, recipe
@@ -27,7 +27,7 @@ __all__ = [
     "EnergyMargins",
     "Progress",
     "Recipe",
-    "TrainedResult",
+    "TrainingResult",
     "log_epochs",
     "recipe",
     "train",

@@ -1,4 +1,4 @@
-"""One pass over the training images."""
+"""One epoch of training."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from pnml.bench.training.augment import draw_moves, shift_and_flip
+from pnml.bench.training.augment import draw_augmentation, shift_and_flip
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pnml.bench.zoo import Network
 
 
-class Outcome(NamedTuple):
-    """The mean loss of a pass, and the share of its images that were classified rightly, in percent."""
+class EpochResult(NamedTuple):
+    """The mean loss of an epoch and the training accuracy in percent."""
 
     loss: float
     accuracy: float
@@ -31,11 +31,11 @@ class Trainer:
     """A network, its optimizer and its images, all on one device.
 
     Args:
-        recipe: how to train.
-        network: what to train.
-        data: what to train on; sets smaller than a batch make one batch.
+        recipe: the hyperparameters.
+        network: the network to train.
+        data: the training set; a set smaller than a batch is one batch.
         outliers: for recipes with a penalty.
-        train_accuracy: of the network before training, between 0 and 1, for penalties that refer to it.
+        train_accuracy: of the network before training, between 0 and 1, for the penalty.
     """
 
     def __init__(
@@ -49,65 +49,65 @@ class Trainer:
         self.device = data.labels.device
         self.batch_size = min(recipe.batch_size, len(data.labels))
         self.steps = len(data.labels) // self.batch_size
-        self.mixed = self.device.type == "cuda"  # bfloat16 where autocast allows it
+        self.mixed_precision = self.device.type == "cuda"
         self.optimizer = torch.optim.SGD(
             network.parameters(),
             lr=recipe.lr,
             momentum=recipe.momentum,
             weight_decay=recipe.weight_decay,
             nesterov=True,
-            fused=self.mixed,
+            fused=self.mixed_precision,
         )
-        self._from_bytes: Callable[[Tensor], Tensor] = nn.Sequential(network.normalise, network)
-        if self.mixed and find_spec("triton") is not None:
-            torch.compiler.reset()  # networks that were compiled before count towards PyTorch's limit
-            self._from_bytes = torch.compile(self._from_bytes)
+        self._forward: Callable[[Tensor], Tensor] = nn.Sequential(network.normalise, network)
+        if self.mixed_precision and find_spec("triton") is not None:
+            torch.compiler.reset()  # earlier compiled networks count towards PyTorch's limit
+            self._forward = torch.compile(self._forward)
 
-    def run(self, epoch: int, seed: int, on_step: Callable[[int], None]) -> Outcome:
-        """Make the pass ``epoch`` = 1, 2, ...; everything random in it follows from ``seed``.
+    def run(self, epoch: int, seed: int, on_step: Callable[[int], None]) -> EpochResult:
+        """Train for the epoch ``epoch`` = 1, 2, ...; ``seed`` determines everything random in it.
 
-        ``on_step`` is called with 1, 2, ... after each batch. The host waits for the device only at the end.
+        ``on_step`` is called with 1, 2, ... after each batch. The host synchronises with the device only at the end.
         """
         self.network.train()
-        torch.manual_seed(seed)  # dropout
-        images, labels, strangers = self._draw(torch.Generator(self.device).manual_seed(seed))
+        torch.manual_seed(seed)  # for dropout
+        images, labels, outliers = self._draw_batches(torch.Generator(self.device).manual_seed(seed))
         loss_sum = torch.zeros((), device=self.device)
-        right = torch.zeros((), dtype=torch.int64, device=self.device)
+        correct = torch.zeros((), dtype=torch.int64, device=self.device)
         done, steps = (epoch - 1) * self.steps, self.recipe.epochs * self.steps
         for step in range(self.steps):
             for group in self.optimizer.param_groups:
                 group["lr"] = self.recipe.lr_at(done + step, steps)
-            loss, logits = self._loss(images[step], labels[step], None if strangers is None else strangers[step])
+            loss, logits = self._loss(images[step], labels[step], None if outliers is None else outliers[step])
             self.optimizer.zero_grad(set_to_none=True)
             torch.autograd.backward(loss)
             self.optimizer.step()
             loss_sum += loss.detach()
-            right += (logits.argmax(dim=1) == labels[step]).sum()
+            correct += (logits.argmax(dim=1) == labels[step]).sum()
             on_step(step + 1)
-        return Outcome(loss_sum.item() / self.steps, 100 * right.item() / (self.steps * self.batch_size))
+        return EpochResult(loss_sum.item() / self.steps, 100 * correct.item() / (self.steps * self.batch_size))
 
-    def _draw(
+    def _draw_batches(
         self, generator: torch.Generator
     ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[Tensor, ...] | None]:
-        """Shuffle and move the images of a whole pass, and cut them into batches."""
+        """Return the batches of an epoch, shuffled and augmented: images, labels and outliers."""
         total = self.steps * self.batch_size
         rows = torch.randperm(len(self.data.labels), generator=generator, device=self.device)[:total]
-        moves = draw_moves(total, flip=self.recipe.flip, generator=generator)
-        images = shift_and_flip(self.data.images, rows, moves).permute(0, 3, 1, 2)
+        augmentation = draw_augmentation(total, flip=self.recipe.flip, generator=generator)
+        images = shift_and_flip(self.data.images, rows, augmentation).permute(0, 3, 1, 2)
         labels = self.data.labels[rows]
-        strangers = None
+        outliers = None
         if self.outliers is not None:
-            each = self.batch_size * self.recipe.outliers_per_image
-            strangers = torch.split(self.outliers.draw(self.steps * each, generator).permute(0, 3, 1, 2), each)
-        return torch.split(images, self.batch_size), torch.split(labels, self.batch_size), strangers
+            count = self.batch_size * self.recipe.outliers_per_image
+            outliers = torch.split(self.outliers.draw(self.steps * count, generator).permute(0, 3, 1, 2), count)
+        return torch.split(images, self.batch_size), torch.split(labels, self.batch_size), outliers
 
-    def _loss(self, images: Tensor, labels: Tensor, strangers: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The loss of a batch, in float32, and the logits of its training images."""
-        together = images if strangers is None else torch.cat((images, strangers))
-        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.mixed):
-            logits = self._from_bytes(together).float()
-        inside, outside = logits[: len(labels)], logits[len(labels) :]
-        loss = cross_entropy(inside, labels, label_smoothing=self.recipe.label_smoothing)
+    def _loss(self, images: Tensor, labels: Tensor, outliers: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Compute the loss of a batch, in float32, and the logits of its training images."""
+        batch = images if outliers is None else torch.cat((images, outliers))
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.mixed_precision):
+            logits = self._forward(batch).float()
+        inlier_logits, outlier_logits = logits[: len(labels)], logits[len(labels) :]
+        loss = cross_entropy(inlier_logits, labels, label_smoothing=self.recipe.label_smoothing)
         if self.recipe.penalty is not None:
-            loss = loss + self.recipe.penalty(inside, outside, self.train_accuracy)
-        return loss, inside
+            loss = loss + self.recipe.penalty(inlier_logits, outlier_logits, self.train_accuracy)
+        return loss, inlier_logits

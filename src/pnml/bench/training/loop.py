@@ -1,4 +1,4 @@
-"""The training: deterministic by seed, and able to go on after being killed at any point."""
+"""The training loop: deterministic given the seed, and resumable after an interruption at any point."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pnml.bench.training.measure import accuracy, to_device, to_labelled
 from pnml.bench.training.outliers import Outliers
 from pnml.bench.training.partial import partial_path, read_metadata, read_partial, write_partial
 from pnml.bench.training.report import Progress
-from pnml.bench.training.settings import check, describe, refuse_others
+from pnml.bench.training.settings import check_arguments, check_same_settings, training_settings
 
 if TYPE_CHECKING:
     import os
@@ -36,13 +36,13 @@ _TEST_EVERY = 10  # epochs
 
 
 @dataclass(frozen=True)
-class TrainedResult:
-    """What a training gives.
+class TrainingResult:
+    """The result of a training.
 
     Attributes:
         network: in evaluation mode, on the CPU.
-        test_accuracy: on the whole test set, in percent; in float32, with the TF32 that PyTorch allows convolutions.
-        path: the checkpoint, which :func:`pnml.bench.zoo.load` reads.
+        test_accuracy: on the whole test set, in percent; in float32, or TF32 where PyTorch uses it for convolutions.
+        path: the checkpoint, for :func:`pnml.bench.zoo.load`.
     """
 
     network: zoo.Network
@@ -62,50 +62,50 @@ def train(
     outliers: Sequence[OutlierSet] = (),
     report: Callable[[Progress], object] = lambda _progress: None,
     save_every: float = 30.0,
-) -> TrainedResult:
+) -> TrainingResult:
     """Train a network, test it, and write it to ``out`` with its recipe and its test accuracy.
 
-    A training that was interrupted goes on when it is called again with the same arguments, and ends with the same
-    weights as if nothing had happened; one that was finished is read from ``out``. On a GPU it computes in bfloat16,
-    compiled, on the CPU in float32. All images are kept on the device.
+    An interrupted training resumes when called again with the same arguments, and ends with the same weights as an
+    uninterrupted one; a finished one is loaded from ``out``. On a GPU the network is compiled and runs in bfloat16, on
+    the CPU in float32. All images are kept on the device.
 
     Args:
-        recipe: of :func:`pnml.bench.training.recipe`.
+        recipe: returned by :func:`pnml.bench.training.recipe`.
         train_set: images with labels.
-        test_set: images with labels; they have no influence on the weights.
-        out: the ``.safetensors`` file to write. What is there so far is kept beside it, in ``*.partial.safetensors``.
-        device: "cpu", "cuda", ...; by default a GPU if there is one.
-        seed: of the first weights, the order and moves of the images, dropout, and the outliers.
-        start: a trained network to tune, left as it is; fresh weights by default.
+        test_set: images with labels; does not affect the weights.
+        out: the ``.safetensors`` file to write. An unfinished training is kept in ``*.partial.safetensors`` beside it.
+        device: "cpu", "cuda", ...; by default a GPU if available.
+        seed: seed for initial weights, order and augmentation of the images, dropout, and outliers.
+        start: a trained network to tune, not modified; random weights by default.
         outliers: for recipes with a penalty: sets of the same image size, or "transformed" for training images with
-            shuffled patches, noise, inverted or other colours, or turned.
-        report: is told where the training stands, after every batch; see :func:`pnml.bench.training.log_epochs`.
-        save_every: seconds between two savings of what is there so far; they come at the end of an epoch.
+            shuffled patches, noise, inverted or scaled colours, or rotated.
+        report: called with the progress after every batch, such as :func:`pnml.bench.training.log_epochs`.
+        save_every: minimum number of seconds between saves of the unfinished training, at the end of an epoch.
 
     Raises:
-        ValueError: the arguments do not fit together, a file in the way is from another training, or the loss is no
-            longer finite.
+        ValueError: the arguments are inconsistent, an existing file is from another training, or the loss is not
+            finite.
     """
     out, device = Path(out), torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    check(recipe, out, seed, start, outliers)
-    settings = describe(recipe, train_set, test_set, seed=seed, start=start, outliers=outliers)
+    check_arguments(recipe, out, seed, start, outliers)
+    settings = training_settings(recipe, train_set, test_set, seed=seed, start=start, outliers=outliers)
     unfinished = partial_path(out)
     if out.exists():
         metadata = read_metadata(out)
-        refuse_others(out, metadata, settings)
+        check_same_settings(out, metadata, settings)
         unfinished.unlink(missing_ok=True)
-        return TrainedResult(zoo.load(out), float(metadata["test_accuracy"]), out)
+        return TrainingResult(zoo.load(out), float(metadata["test_accuracy"]), out)
     out.parent.mkdir(parents=True, exist_ok=True)
 
     train_data, test_data = (to_labelled(one, recipe.num_classes, device) for one in (train_set, test_set))
     sources = [None if isinstance(one, str) else to_device(one, device) for one in outliers]
-    mixture = Outliers(sources, train_data.images, digits=not recipe.flip) if sources else None
+    outlier_mixture = Outliers(sources, train_data.images, digits=not recipe.flip) if sources else None
     with _reproducible(device):
-        torch.manual_seed(_mix(seed, 0))
+        torch.manual_seed(_epoch_seed(seed, 0))
         network = zoo.create(recipe.model, recipe.num_classes) if start is None else copy.deepcopy(start)
         network.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # not in the stubs
-        before = math.nan if mixture is None else accuracy(network, train_data)
-        trainer = Trainer(recipe, network, train_data, mixture, train_accuracy=before / 100)
+        before = math.nan if outlier_mixture is None else accuracy(network, train_data)
+        trainer = Trainer(recipe, network, train_data, outlier_mixture, train_accuracy=before / 100)
         done = read_partial(unfinished, network, trainer.optimizer, settings=settings) if unfinished.exists() else 0
 
         def save(epoch: int) -> None:
@@ -114,15 +114,15 @@ def train(
         _run(trainer, test_data, seed=seed, done=done, report=report, save=save, save_every=save_every)
         test_accuracy = accuracy(network, test_data)
     network.to(device="cpu", memory_format=torch.contiguous_format)  # type: ignore[call-overload]
-    outcome = {
+    results = {
         "test_accuracy": str(test_accuracy),
         "date": datetime.now(timezone.utc).date().isoformat(),
         "device": device.type,
         "torch": torch.__version__,
     }
-    zoo.save(network, out, extra=settings | outcome)
+    zoo.save(network, out, extra=settings | results)
     unfinished.unlink(missing_ok=True)
-    return TrainedResult(network, test_accuracy, out)
+    return TrainingResult(network, test_accuracy, out)
 
 
 def _run(
@@ -135,36 +135,38 @@ def _run(
     save: Callable[[int], None],
     save_every: float,
 ) -> None:
-    """Make the passes that are not ``done``."""
+    """Train for the epochs after ``done``."""
     epochs = trainer.recipe.epochs
     now = Progress(done + 1, epochs, 0, trainer.steps)
     report(now)
     saved = time.monotonic()
     for epoch in range(done + 1, epochs + 1):
-        began = time.monotonic()
-        loss, right = trainer.run(epoch, _mix(seed, epoch), partial(_report_step, report, now._replace(epoch=epoch)))
+        started = time.monotonic()
+        loss, train_accuracy = trainer.run(
+            epoch, _epoch_seed(seed, epoch), partial(_report_step, report, now._replace(epoch=epoch))
+        )
         if not math.isfinite(loss):
-            raise ValueError(f"the loss is {loss} after epoch {epoch}: lr={trainer.recipe.lr} is too high, lower it")
-        tested = now.test_accuracy
+            raise ValueError(f"the loss is {loss} after epoch {epoch}: lower the learning rate lr={trainer.recipe.lr}")
+        test_accuracy = now.test_accuracy
         if epoch % _TEST_EVERY == 0:
-            tested = accuracy(trainer.network, test_data, mixed=trainer.mixed)
+            test_accuracy = accuracy(trainer.network, test_data, mixed_precision=trainer.mixed_precision)
         if epoch < epochs and time.monotonic() - saved >= save_every:
             save(epoch)
             saved = time.monotonic()
-        left = (epochs - epoch) * (time.monotonic() - began)
-        now = Progress(epoch, epochs, trainer.steps, trainer.steps, loss, right, tested, left)
+        seconds_left = (epochs - epoch) * (time.monotonic() - started)
+        now = Progress(epoch, epochs, trainer.steps, trainer.steps, loss, train_accuracy, test_accuracy, seconds_left)
         report(now)
 
 
 def _report_step(report: Callable[[Progress], object], now: Progress, step: int) -> None:
-    """Report after a batch; after the last one the pass itself is reported, with its values."""
+    """Report the progress after a batch, except the last one: the epoch is reported with its results."""
     if step < now.steps:
         report(now._replace(step=step))
 
 
 @contextmanager
 def _reproducible(device: torch.device) -> Iterator[None]:
-    """Let cuDNN choose its algorithms the same way every time, and leave the random state of the caller alone."""
+    """Make cuDNN deterministic and preserve the caller's random state."""
     cudnn = torch.backends.cudnn
     flags = cudnn.benchmark, cudnn.deterministic
     cudnn.benchmark, cudnn.deterministic = False, True
@@ -175,6 +177,6 @@ def _reproducible(device: torch.device) -> Iterator[None]:
         cudnn.benchmark, cudnn.deterministic = flags
 
 
-def _mix(seed: int, epoch: int) -> int:
-    """A seed for one epoch; 0 is for the first weights."""
+def _epoch_seed(seed: int, epoch: int) -> int:
+    """Return the seed of one epoch; epoch 0 stands for the initial weights."""
     return int(np.random.SeedSequence((seed, epoch)).generate_state(1)[0])

@@ -1,4 +1,4 @@
-"""Interrupted trainings on disk: weights, momentum, and how far they came."""
+"""Save and restore an unfinished training: weights, momentum and number of epochs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 
 from pnml.backend.files import atomic_path
-from pnml.bench.training.settings import refuse_others
+from pnml.bench.training.settings import check_same_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,33 +17,33 @@ if TYPE_CHECKING:
     from pnml.bench.training.settings import Settings
     from pnml.bench.zoo import Network
 
-_MOMENTUM = "momentum_buffer"  # as PyTorch calls it
+_MOMENTUM = "momentum_buffer"  # the key in PyTorch's optimizer state
 
 
 def partial_path(out: Path) -> Path:
-    """Where the training that will write ``out`` keeps what it has so far."""
+    """Return the file for the unfinished training that will write ``out``."""
     return out.with_name(f"{out.stem}.partial{out.suffix}")
 
 
 def write_partial(
     path: Path, network: Network, optimizer: torch.optim.Optimizer, *, epoch: int, settings: Settings
 ) -> None:
-    """Write the state after ``epoch`` passes."""
+    """Write the state after ``epoch`` epochs."""
     tensors = {f"weights.{name}": tensor.contiguous() for name, tensor in network.state_dict().items()}
     for name, parameter in network.named_parameters():
         tensors[f"momentum.{name}"] = optimizer.state[parameter][_MOMENTUM].contiguous()
-    with atomic_path(path) as fresh:
-        save_file(tensors, fresh, metadata={**settings, "epochs_done": str(epoch)})
+    with atomic_path(path) as temporary:
+        save_file(tensors, temporary, metadata={**settings, "epochs_done": str(epoch)})
 
 
 def read_partial(path: Path, network: Network, optimizer: torch.optim.Optimizer, *, settings: Settings) -> int:
-    """Restore what :func:`write_partial` wrote, and give the number of passes done.
+    """Restore the state written by :func:`write_partial` and return the number of epochs done.
 
     Raises:
-        ValueError: the file comes from another training.
+        ValueError: the file is from a training with other settings.
     """
     metadata = read_metadata(path)
-    refuse_others(path, metadata, settings)
+    check_same_settings(path, metadata, settings)
     tensors = load_file(path)
     network.load_state_dict({name: tensors[f"weights.{name}"] for name in network.state_dict()})
     for name, parameter in network.named_parameters():
@@ -52,7 +52,7 @@ def read_partial(path: Path, network: Network, optimizer: torch.optim.Optimizer,
 
 
 def read_metadata(path: Path) -> Settings:
-    """What a safetensors file says about itself."""
+    """Return the metadata of a safetensors file."""
     try:
         with safe_open(path, framework="pt") as file:
             return file.metadata() or {}

@@ -1,4 +1,4 @@
-"""How each network is trained: the numbers, and nothing else."""
+"""The hyperparameters of each training."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from pnml.bench.training.losses import ConfidenceControl, EnergyMargins
 if TYPE_CHECKING:
     from pnml.bench.training.losses import Penalty
 
-DATASETS = {"cifar10": 10, "cifar100": 100, "svhn": 10}  # and their numbers of classes
+DATASETS = {"cifar10": 10, "cifar100": 100, "svhn": 10}  # number of classes
 MODELS = ("densenet-bc-100", "resnet-34", "wideresnet-40-2", "resnet-20")
 TUNINGS = (EnergyMargins.name, ConfidenceControl.name)
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """SGD with Nesterov momentum, a short linear warm-up, then a cosine down to 0, stepped with every batch.
+    """SGD with Nesterov momentum; per batch, the learning rate warms up linearly and then follows a cosine to 0.
 
-    Weight decay acts on every parameter, batch norms and biases included. Images are shifted by up to 4 pixels, what
-    comes in at the border being reflected, and flipped left to right.
+    Weight decay applies to every parameter, including batch norms and biases. Images are shifted by up to 4 pixels,
+    with reflection at the border, and flipped horizontally.
 
     Attributes:
         model: the network's name in :mod:`pnml.bench.zoo`.
         dataset: the image set's name in :mod:`pnml.bench.data`.
-        num_classes: of that set.
-        epochs: passes over the training set; images that fill no batch are left out of a pass.
-        batch_size: training images in a step.
-        lr: the highest learning rate.
-        momentum: of Nesterov's kind.
+        num_classes: its number of classes.
+        epochs: passes over the training set; an incomplete last batch is dropped.
+        batch_size: training images per step.
+        lr: the maximum learning rate.
+        momentum: the Nesterov momentum.
         weight_decay: the L2 penalty.
-        warmup: the share of all steps in which the learning rate rises.
+        warmup: the fraction of steps in which the learning rate rises.
         label_smoothing: of the cross entropy.
         flip: whether images are flipped; digits are not.
-        penalty: what tuning adds to the cross entropy.
-        outliers_per_image: outliers in a step for each training image.
+        penalty: the term that tuning adds to the cross entropy.
+        outliers_per_image: outliers per training image in a step.
 
     >>> recipe("resnet-34", "cifar100", tune="oecc").name
     'resnet-34-oecc_cifar100'
@@ -58,69 +58,63 @@ class Recipe:
     outliers_per_image: int = 0
 
     def __post_init__(self) -> None:
-        for field, value, least in (("epochs", self.epochs, 1), ("batch_size", self.batch_size, 2)):
-            if value < least:
-                raise ValueError(f"{field} must be at least {least}, got {value}")
+        for field, value, minimum in (("epochs", self.epochs, 1), ("batch_size", self.batch_size, 2)):
+            if value < minimum:
+                raise ValueError(f"expected {field} to be at least {minimum}, got {value}")
         if not (math.isfinite(self.lr) and self.lr > 0):
-            raise ValueError(f"lr, the learning rate, must be a positive number, got {self.lr}")
+            raise ValueError(f"expected lr, the learning rate, to be a positive number, got {self.lr}")
         if not 0 <= self.warmup < 1:
-            raise ValueError(f"warmup, a share of all steps, must be at least 0 and below 1, got {self.warmup}")
+            raise ValueError(
+                f"expected warmup, a fraction of the steps, to be at least 0 and below 1, got {self.warmup}"
+            )
         if (self.penalty is None) != (self.outliers_per_image == 0):
             raise ValueError(
-                f"a penalty needs outliers, and outliers a penalty: got penalty={self.penalty} with "
+                f"expected both a penalty and outliers or neither, got penalty={self.penalty} and "
                 f"outliers_per_image={self.outliers_per_image}"
             )
 
     @property
     def name(self) -> str:
-        """What the result is called: model, tuning and set."""
+        """The name of the result: model, tuning and set."""
         tuned = "" if self.penalty is None else f"-{self.penalty.name}"
         return f"{self.model}{tuned}_{self.dataset}"
 
     def to_json(self) -> str:
-        """Every number, for the metadata of a checkpoint."""
+        """Return the recipe as JSON, for the metadata of a checkpoint."""
         return json.dumps(asdict(self), sort_keys=True)
 
     def lr_at(self, step: int, steps: int) -> float:
-        """Give the learning rate of step 0, 1, ... of all ``steps``.
+        """Return the learning rate of step 0, 1, ... of ``steps``.
 
         >>> [round(Recipe("resnet-20", "cifar10", 10, 1, 128, lr=1.0, warmup=0.2).lr_at(i, 10), 2) for i in range(10)]
         [0.33, 0.67, 1.0, 0.96, 0.85, 0.69, 0.5, 0.31, 0.15, 0.04]
         """
-        rising = round(self.warmup * steps)
-        if step < rising:
-            return self.lr * (step + 1) / (rising + 1)
-        return self.lr * 0.5 * (1 + math.cos(math.pi * (step - rising) / (steps - rising)))
+        warmup_steps = round(self.warmup * steps)
+        if step < warmup_steps:
+            return self.lr * (step + 1) / (warmup_steps + 1)
+        return self.lr * 0.5 * (1 + math.cos(math.pi * (step - warmup_steps) / (steps - warmup_steps)))
 
 
-_SMALL_SET = (100, 128, 0.1)  # epochs, batch size, learning rate: small batches, for few images make few steps
+_DEFAULT_SCHEDULE = (100, 256, 0.2)  # epochs, batch size, learning rate
 _SCHEDULES = {
-    ("densenet-bc-100", "cifar10"): (100, 256, 0.2),
-    ("densenet-bc-100", "cifar100"): (100, 256, 0.2),
-    ("densenet-bc-100", "svhn"): _SMALL_SET,
     ("resnet-34", "cifar10"): (100, 512, 0.4),
-    ("resnet-34", "cifar100"): (100, 256, 0.2),
-    ("resnet-34", "svhn"): _SMALL_SET,
-    ("wideresnet-40-2", "cifar10"): (100, 256, 0.2),
-    ("wideresnet-40-2", "cifar100"): (100, 256, 0.2),
-    ("wideresnet-40-2", "svhn"): _SMALL_SET,
     ("resnet-20", "cifar10"): (150, 256, 0.2),
     ("resnet-20", "cifar100"): (150, 256, 0.2),
-    ("resnet-20", "svhn"): _SMALL_SET,
+    **{(model, "svhn"): (100, 128, 0.1) for model in MODELS},  # chosen for 20,000 training images
 }
-_ENERGY_INSIDE = {"cifar10": -23.0, "cifar100": -27.0, "svhn": -23.0}  # the authors give none for SVHN
+_ENERGY_INSIDE = {"cifar10": -23.0, "cifar100": -27.0, "svhn": -23.0}  # the authors give no value for SVHN
 _UNIFORMITY = {"cifar10": 0.05, "cifar100": 0.05, "svhn": 0.03}
 
 
 def recipe(model: str, dataset: str, *, tune: str | None = None) -> Recipe:
-    """Give the recipe for a network on a set; ``dataclasses.replace`` changes a number of it.
+    """Return the recipe for a network on a set; change it with ``dataclasses.replace``.
 
     Args:
         model: one of ``MODELS``.
         dataset: one of ``DATASETS``.
-        tune: "energy" or "oecc", for tuning a trained network against outliers. Both take 128 training images and 256
-            outliers in a step and start at a learning rate of 0.001, as their authors did; energy for 10 epochs, OECC
-            for 15 (on SVHN too, where the authors took 5 epochs of a set several times as large).
+        tune: "energy" or "oecc", to tune a trained network with outliers. As by their authors, a step has 128 training
+            images and 256 outliers and the learning rate starts at 0.001, for 10 epochs with energy and 15 with OECC
+            (on SVHN too, where the authors used 5 epochs of a set several times as large).
 
     >>> recipe("resnet-20", "cifar10").epochs
     150
@@ -129,10 +123,10 @@ def recipe(model: str, dataset: str, *, tune: str | None = None) -> Recipe:
     """
     for value, known, what in ((model, MODELS, "model"), (dataset, DATASETS, "dataset"), (tune, TUNINGS, "tuning")):
         if value is not None and value not in known:
-            raise ValueError(f"there is no recipe for the {what} {value!r}: choose from {', '.join(known)}")
+            raise ValueError(f"no recipe for the {what} {value!r}: expected one of {', '.join(known)}")
     classes, flip = DATASETS[dataset], dataset != "svhn"
     if tune is None:
-        epochs, batch_size, lr = _SCHEDULES[model, dataset]
+        epochs, batch_size, lr = _SCHEDULES.get((model, dataset), _DEFAULT_SCHEDULE)
         return Recipe(model, dataset, classes, epochs, batch_size, lr, flip=flip)
     penalty: Penalty
     if tune == EnergyMargins.name:

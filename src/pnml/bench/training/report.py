@@ -1,4 +1,4 @@
-"""How far a training is."""
+"""The progress of a training."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import NamedTuple
 
 
 class Progress(NamedTuple):
-    """Where a training stands. Values that are not known yet are NaN.
+    """The progress of a training. Values that are not known yet are NaN.
 
     Attributes:
-        epoch: the pass that is under way, from 1.
-        epochs: of the whole training.
-        step: how many batches of this pass are done; 0 is told once, at the start.
-        steps: of a pass.
-        loss: mean of the last whole pass.
-        train_accuracy: on the moved images of the last whole pass, in percent.
+        epoch: the current epoch, from 1.
+        epochs: the number of epochs.
+        step: the number of batches done in this epoch; 0 is reported once, at the start.
+        steps: the number of batches in an epoch.
+        loss: mean of the last complete epoch.
+        train_accuracy: on the augmented images of the last complete epoch, in percent.
         test_accuracy: when last measured, in percent.
-        seconds_left: if all passes take as long as the last whole one.
+        seconds_left: an estimate from the last complete epoch.
 
     >>> print(Progress(2, 9, 100, 100, 0.5, 84.25, math.nan, 75.3))
     epoch 2/9: loss 0.500, train 84.2 %, 0:01:15 left
@@ -35,7 +35,7 @@ class Progress(NamedTuple):
     seconds_left: float = math.nan
 
     def __str__(self) -> str:
-        """One line, without what is not known."""
+        """Return one line with the known values."""
         parts = (
             ("loss {:.3f}", self.loss),
             ("train {:.1f} %", self.train_accuracy),
@@ -44,11 +44,11 @@ class Progress(NamedTuple):
         known = [text.format(value) for text, value in parts if not math.isnan(value)]
         if not math.isnan(self.seconds_left):
             known.append(f"{timedelta(seconds=int(self.seconds_left))} left")
-        return f"epoch {self.epoch}/{self.epochs}: {', '.join(known) or 'begins'}"
+        return f"epoch {self.epoch}/{self.epochs}: {', '.join(known) or 'started'}"
 
 
 def log_epochs(progress: Progress) -> None:
-    """Write a line to stderr after every pass: a report for scripts and logs."""
+    """Write a line to stderr at the start and after every epoch."""
     if progress.step in {0, progress.steps}:
         sys.stderr.write(f"{progress}\n")
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""What makes a training the same training: it is written into checkpoints, and compared before going on."""
+"""Check the arguments of a training, and the settings that its files must share to be resumed."""
 
 from __future__ import annotations
 
@@ -19,33 +19,35 @@ OutlierSet: TypeAlias = "ImageSet | Literal['transformed']"
 Settings = dict[str, str]
 
 
-def check(recipe: Recipe, out: Path, seed: int, start: Network | None, outliers: Sequence[OutlierSet]) -> None:
-    """Raise ValueError if the arguments of a training do not fit together."""
+def check_arguments(
+    recipe: Recipe, out: Path, seed: int, start: Network | None, outliers: Sequence[OutlierSet]
+) -> None:
+    """Raise ``ValueError`` if the arguments of a training are invalid or inconsistent."""
     if out.suffix != ".safetensors":
-        raise ValueError(f"out must be a .safetensors file, got {out}")
+        raise ValueError(f"expected out to be a .safetensors file, got {out}")
     if seed < 0:
-        raise ValueError(f"seed must be at least 0, got {seed}")
+        raise ValueError(f"expected seed to be at least 0, got {seed}")
     if start is not None and (start.architecture, start.head.out_features) != (recipe.model, recipe.num_classes):
         raise ValueError(
-            f"the recipe is for a {recipe.model} with {recipe.num_classes} classes, but the network to start from is a "
+            f"expected start to be a {recipe.model} with {recipe.num_classes} classes, as in the recipe, got a "
             f"{start.architecture} with {start.head.out_features}"
         )
     for one in outliers:
         if isinstance(one, str) and one != TRANSFORMED:
             raise ValueError(
-                f"outliers are image sets or {TRANSFORMED!r}, got {one!r}: load it with pnml.bench.data.load first"
+                f"expected outliers to be image sets or {TRANSFORMED!r}, got {one!r}: load it with pnml.bench.data.load"
             )
     if recipe.penalty is None:
         if outliers:
-            raise ValueError("this recipe uses no outliers: leave them away, or take a recipe with tune=...")
+            raise ValueError("expected no outliers for a recipe without tuning: omit them, or pass tune= to recipe")
     elif start is None or not outliers:
         raise ValueError(
-            f"{recipe.penalty.name} tuning needs a trained network, start=..., and outliers=[...]: image sets, or "
-            f"{TRANSFORMED!r} for training images made strange"
+            f"{recipe.penalty.name} tuning needs start=, a trained network, and outliers=, a list of image sets or "
+            f"{TRANSFORMED!r} for transformed training images"
         )
 
 
-def describe(
+def training_settings(
     recipe: Recipe,
     train_set: ImageSet,
     test_set: ImageSet,
@@ -54,7 +56,7 @@ def describe(
     start: Network | None,
     outliers: Sequence[OutlierSet],
 ) -> Settings:
-    """Give what identifies a training, as metadata of its files."""
+    """Return the settings that identify a training, stored as metadata of its files."""
     names = [one if isinstance(one, str) else f"{one.name} ({len(one)} images)" for one in outliers]
     return {
         "name": recipe.name,
@@ -69,10 +71,10 @@ def describe(
     }
 
 
-def refuse_others(path: Path, metadata: Settings, settings: Settings) -> None:
-    """Raise ValueError if a file comes from another training: neither to go on nor to overwrite it would be right."""
+def check_same_settings(path: Path, metadata: Settings, settings: Settings) -> None:
+    """Raise ``ValueError`` if a file is from a training with other settings: it must not be resumed or overwritten."""
     differing = [
-        f"{key} is {metadata.get(key, 'not given')} there, {value} here"
+        f"{key} is {metadata.get(key, 'missing')} there, {value} here"
         for key, value in settings.items()
         if metadata.get(key) != value
     ]
