@@ -1,33 +1,52 @@
-"""Arrays of any library: which one it is, how precise it is, and how to bring it home to NumPy."""
+"""Arrays of any library: their namespace and precision, and conversions between libraries."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import array_api_compat as compat
+import array_api_compat.numpy as numpy_namespace
 import numpy as np
 
 Array = Any
 """An array of NumPy, PyTorch, CuPy, JAX or any other library that follows the array API standard."""
 
 
+def namespace(array: Array) -> Any:
+    """Return the array API namespace of an array; faster than asking array-api-compat, for the arrays served most."""
+    return numpy_namespace if type(array) is np.ndarray else compat.array_namespace(array)
+
+
 def as_array(values: Array) -> Array:
     """Return ``values`` as they are if they are an array, and as a NumPy array otherwise."""
-    return values if compat.is_array_api_obj(values) else np.asarray(values)
+    return values if isinstance(values, np.ndarray) or compat.is_array_api_obj(values) else np.asarray(values)
 
 
 def is_real_floating(array: Array) -> bool:
-    """Tell whether the elements are real floating-point numbers."""
-    return bool(compat.array_namespace(array).isdtype(array.dtype, "real floating"))
+    """Return whether the elements are real floating-point numbers."""
+    return _epsilon(array) is not None
 
 
 def precision(array: Array) -> float:
-    """Return the machine epsilon of the array's own dtype.
+    """Return the machine epsilon of the array's own dtype, which must be a real floating one.
 
     >>> precision(np.zeros(1, dtype=np.float32))
     1.1920928955078125e-07
     """
-    return float(compat.array_namespace(array).finfo(array.dtype).eps)
+    eps = _epsilon(array)
+    return float(namespace(array).finfo(array.dtype).eps) if eps is None else eps
+
+
+_EPSILONS: dict[Any, float | None] = {}  # of dtypes met so far: asking a library takes longer than scoring a row
+
+
+def _epsilon(array: Array) -> float | None:
+    """Return the machine epsilon of the array's dtype, None if it is not a real floating one."""
+    dtype = array.dtype
+    if dtype not in _EPSILONS:
+        xp = namespace(array)
+        _EPSILONS[dtype] = float(xp.finfo(dtype).eps) if xp.isdtype(dtype, "real floating") else None
+    return _EPSILONS[dtype]
 
 
 def working_dtype(xp: Any, *arrays: Array) -> Any:
@@ -36,21 +55,21 @@ def working_dtype(xp: Any, *arrays: Array) -> Any:
 
 
 def has_float64(array: Array) -> bool:
-    """Tell whether the array's library and device compute in float64 (JAX by default and Apple's MPS do not)."""
+    """Return whether the array's library and device compute in float64 (JAX by default and Apple's MPS do not)."""
     if compat.is_jax_array(array):
-        return bool(compat.array_namespace(array).asarray(0.0).dtype == np.float64)
+        return bool(namespace(array).asarray(0.0).dtype == np.float64)
     return not (compat.is_torch_array(array) and array.device.type == "mps")
 
 
 def is_remote(array: Array) -> bool:
-    """Tell whether the array lies on a device that works by itself: to look at a value is to wait for it."""
+    """Return whether the array lies on a device that works by itself: to look at a value is to wait for it."""
     if compat.is_torch_array(array):
         return bool(array.device.type != "cpu")
     return bool(compat.is_cupy_array(array))
 
 
 def to_numpy(array: Array, dtype: Any = np.float64) -> np.ndarray[Any, Any]:
-    """Copy an array of any library and device into a NumPy array of the given dtype."""
+    """Copy an array of any library and device into a NumPy array of the given dtype, its own when None."""
     if compat.is_torch_array(array):
         array = array.detach().cpu()
         if is_real_floating(array):
@@ -63,19 +82,64 @@ def to_numpy(array: Array, dtype: Any = np.float64) -> np.ndarray[Any, Any]:
     return np.array(array, dtype=dtype)
 
 
+def is_recorded(array: Array) -> bool:
+    """Return whether PyTorch records what is computed from the array, for gradients or for a graph."""
+    if not compat.is_torch_array(array):
+        return False
+    import torch
+
+    return (array.requires_grad and torch.is_grad_enabled()) or is_traced(array)
+
+
+def is_traced(array: Array) -> bool:
+    """Return whether PyTorch is recording a graph, in which no value can be looked at."""
+    if not compat.is_torch_array(array):
+        return False
+    import torch
+
+    return bool(torch.compiler.is_compiling() or torch.jit.is_tracing())  # type: ignore[no-untyped-call,attr-defined]
+
+
 def detached(array: Array) -> Array:
     """Return the array without its autograd history, if its library keeps one."""
     return array.detach() if compat.is_torch_array(array) else array
 
 
-def like(reference: Array, values: np.ndarray[Any, Any], dtype: Any = None) -> Array:
-    """Put NumPy ``values`` into the library and onto the device of ``reference``."""
-    xp = compat.array_namespace(reference)
-    return xp.asarray(values, dtype=dtype, device=compat.device(reference))
+def as_numpy_view(array: Array) -> Array:
+    """Return an array in host memory as NumPy sees it, without copying where possible.
+
+    All work on the host is done by NumPy: two libraries with threads of their own get into each other's way.
+    """
+    if compat.is_torch_array(array):
+        import torch
+
+        array = array.detach()
+        return (array if array.dtype != torch.bfloat16 else array.float()).numpy()  # NumPy has no bfloat16
+    return array if isinstance(array, np.ndarray) else to_numpy(array, None)
+
+
+def to_compute(array: Array) -> Array:
+    """Return the array to compute with: a NumPy view on the host, the array itself on a GPU or under autograd."""
+    if isinstance(array, np.ndarray):
+        return array
+    if compat.is_torch_array(array):
+        if array.device.type == "mps":  # pragma: no cover - it has no float64
+            return as_numpy_view(array.cpu())
+        return array if is_remote(array) or is_recorded(array) else as_numpy_view(array)
+    return array if compat.is_cupy_array(array) else as_numpy_view(array)
+
+
+def like(reference: Array, values: Any, dtype: Any = None) -> Array:
+    """Return ``values`` in the library and on the device of ``reference``, in a dtype of that library."""
+    if dtype is None and isinstance(values, np.ndarray) and compat.is_torch_array(reference):
+        import torch
+
+        return torch.from_numpy(values).to(reference.device)
+    return namespace(reference).asarray(values, dtype=dtype, device=compat.device(reference))
 
 
 class DeviceConstants:
-    """NumPy arrays that serve any library: put beside the data they meet once, and kept there.
+    """NumPy arrays converted to the library, device and dtype of the arrays they are used with; conversions are cached.
 
     >>> constants = DeviceConstants(np.eye(2), np.ones(2))
     >>> identity, ones = constants.to(np.zeros(1, dtype=np.float32))
@@ -85,12 +149,15 @@ class DeviceConstants:
 
     def __init__(self, *values: np.ndarray[Any, Any]) -> None:
         self._values = values
-        self._copies: dict[tuple[str, str, str], tuple[Array, ...]] = {}
+        self._copies: dict[tuple[Any, ...], tuple[Array, ...]] = {}
 
     def to(self, x: Array, dtype: Any = None) -> tuple[Array, ...]:
         """Return the arrays in the library and on the device of ``x``, in its dtype or the one given."""
         dtype = x.dtype if dtype is None else dtype
-        key = (compat.array_namespace(x).__name__, str(compat.device(x)), str(dtype))
+        key = type(x), compat.device(x), dtype
         if key not in self._copies:
             self._copies[key] = tuple(like(x, value, dtype) for value in self._values)
         return self._copies[key]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_values": self._values, "_copies": {}}

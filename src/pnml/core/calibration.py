@@ -1,4 +1,4 @@
-"""Thresholds people can set: a score above which a sample is called out-of-distribution, with a guarantee.
+"""Thresholds with a guarantee: a score above which a sample is called out-of-distribution.
 
 Split conformal prediction: of n scores of in-distribution data that the detector was not fitted on, take the k-th
 smallest with ``k = ⌈(n + 1)(1 − α)⌉``. A fresh in-distribution score exceeds it with probability at most α, whatever
@@ -12,10 +12,9 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-import array_api_compat as compat
 import numpy as np
 
-from pnml.backend.arrays import Array, DeviceConstants, as_array, to_numpy
+from pnml.backend.arrays import Array, DeviceConstants, as_array, namespace, to_numpy
 from pnml.core.beta import beta_quantile
 
 
@@ -45,26 +44,26 @@ class Threshold:
         return len(self.scores)
 
     def p_value(self, scores: Array) -> Array:
-        """Give the conformal p-value of each score: the share of calibration scores at least as large, in (0, 1].
+        """Return the conformal p-value of each score: the share of calibration scores at least as large, in (0, 1].
 
         >>> threshold = calibrate(np.arange(99.0), false_alarm_rate=0.05)
         >>> threshold.p_value(np.array([-1.0, 97.5, 1000.0]))
         array([1.  , 0.02, 0.01])
         """
         scores = as_array(scores)
-        xp = compat.array_namespace(scores)
-        (held,) = self._placed.to(scores)
+        xp = namespace(scores)
+        (held,) = self._constants.to(scores)
         below = xp.searchsorted(held, scores, side="left")
         return xp.astype(1 + self.count - below, scores.dtype) / (self.count + 1)
 
     def is_ood(self, scores: Array) -> Array:
-        """Tell of each score whether it exceeds the threshold."""
-        return as_array(scores) > self.value
+        """Return whether each score exceeds the threshold; a score that is no number does."""
+        return ~(as_array(scores) <= self.value)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_placed", DeviceConstants(self.scores))
+        object.__setattr__(self, "_constants", DeviceConstants(self.scores))
 
-    _placed: DeviceConstants = field(init=False, repr=False, compare=False)
+    _constants: DeviceConstants = field(init=False, repr=False, compare=False)
 
 
 def calibrate(

@@ -1,4 +1,4 @@
-"""The statistic: Σxxᵀ, N and a small sample, over any number of batches, processes and machines."""
+"""The statistic of the training rows: Σxxᵀ, N and a small sample, summed over batches, processes and machines."""
 
 from __future__ import annotations
 
@@ -7,9 +7,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import array_api_compat as compat
 import numpy as np
 
-from pnml.backend.arrays import Array, detached, has_float64, like, to_numpy
+from pnml.backend.arrays import Array, detached, like, namespace, to_compute, to_numpy
 from pnml.backend.products import sum_of_products
-from pnml.backend.rows import are_ordinary, check_finite, check_lengths, check_shape, ordinary, row_norms, wide_dtype
+from pnml.backend.rows import (
+    SMALLEST_NORM,
+    check_finite,
+    check_shape,
+    check_squares,
+    have_safe_squares,
+    row_norms,
+    wide_dtype,
+)
 from pnml.backend.state import load_state, save_state
 from pnml.core.sample import RowSample
 
@@ -30,6 +38,8 @@ class Correlation:
         unit_norm: scale every row to Euclidean norm 1 before it is added.
 
     Attributes:
+        count: the number N of rows summed.
+        left_out: how many rows of norm 0 could not be scaled to norm 1 and were left out.
         sample: a :class:`~pnml.core.sample.RowSample` of the rows as they came, None while there are none.
 
     >>> rows = np.array([[3.0, 4.0], [0.0, 5.0], [8.0, 6.0]])
@@ -45,36 +55,48 @@ class Correlation:
         self.n_features = n_features
         self.unit_norm = unit_norm
         self.count = 0
+        self.left_out = 0
         self._sums: _Sum = None
         self._norms: _Sum = None
         self.sample: RowSample | None = None
 
     def update(self, rows: Array) -> Correlation:
-        """Add a batch of shape (n, M) and return self; a bad batch raises ``ValueError`` and changes nothing."""
-        rows = detached(check_shape(rows, self.n_features))
-        if not has_float64(rows):
-            rows = to_numpy(rows)
-        if rows.shape[0]:
+        """Add a batch of shape (n, M) and return self; a bad batch raises ``ValueError`` and changes nothing.
+
+        With ``unit_norm``, rows of norm 0 are left out and counted in ``left_out``.
+        """
+        rows = to_compute(detached(check_shape(rows, self.n_features)))
+        given = rows.shape[0]
+        if given:
             with np.errstate(all="ignore"):
-                products, lengths = sum_of_products(rows, unit_norm=self.unit_norm)
-                sample, worked = RowSample.ahead(rows)
-                norms = compat.array_namespace(lengths).sum(lengths)
-            if not (ordinary(lengths) & worked):  # the only look at any value, when all has been asked for
-                if not are_ordinary(lengths):
-                    check_finite(rows)
-                    rows = compat.array_namespace(rows).astype(rows, wide_dtype(rows))
-                    lengths = row_norms(rows)
-                    check_lengths(lengths, unit_norm=self.unit_norm)
-                    if self.unit_norm:
-                        products, _ = sum_of_products(rows / lengths[:, None], unit_norm=True)
-                    norms = compat.array_namespace(lengths).sum(lengths)
+                products, norms = sum_of_products(rows, unit_norm=self.unit_norm)
+                sample, is_sampled = RowSample.ahead(rows)
+                norm_sum = namespace(norms).sum(norms)
+            if not (have_safe_squares(norms) & is_sampled):  # the first time that a device is waited for
+                rows, norms = self._usable(rows)
+                if not rows.shape[0]:
+                    self.n_features, self.left_out = rows.shape[1], self.left_out + given
+                    return self
+                products, _ = sum_of_products(rows / norms[:, None] if self.unit_norm else rows, unit_norm=False)
+                norm_sum = namespace(norms).sum(norms)
                 sample = RowSample.of(rows)
             self._sums = _add(self._sums, products)
-            self._norms = _add(self._norms, norms)
+            self._norms = _add(self._norms, norm_sum)
             self.sample = self._with(sample)
         self.count += rows.shape[0]
-        self.n_features = rows.shape[1]
+        self.n_features, self.left_out = rows.shape[1], self.left_out + given - rows.shape[0]
         return self
+
+    def _usable(self, rows: Array) -> tuple[Array, Array]:
+        """Return the rows that can be added, in float64, and their norms; raise ``ValueError`` for a bad one."""
+        check_finite(rows)
+        rows = namespace(rows).astype(rows, wide_dtype(rows))
+        norms = row_norms(rows)
+        if not self.unit_norm:
+            check_squares(norms)
+            return rows, norms
+        has_direction = norms > SMALLEST_NORM
+        return rows[has_direction], norms[has_direction]
 
     @property
     def matrix(self) -> np.ndarray[Any, Any]:
@@ -94,7 +116,7 @@ class Correlation:
         return 0.0 if self._norms is None else float(_total(self._norms))
 
     def _with(self, sample: RowSample | None) -> RowSample | None:
-        """Give the sample with that of further rows; there is none of rows that were restored without one."""
+        """Return the sample merged with that of further rows; None if either was restored without one."""
         if self.count == 0:
             return sample
         return None if self.sample is None or sample is None else self.sample + sample
@@ -110,26 +132,31 @@ class Correlation:
         if None not in {self.n_features, other.n_features} and self.n_features != other.n_features:
             raise ValueError(f"cannot merge Correlations of width {self.n_features} and {other.n_features}")
         if not (self.count and other.count):
-            return (self if self.count else other)._copy()
+            merged = (self if self.count else other)._copy()
+            merged.n_features = self.n_features if self.n_features is not None else other.n_features
+            merged.left_out = self.left_out + other.left_out
+            return merged
         return Correlation.restore(
             self.matrix + other.matrix,
             self.count + other.count,
             self.norm_sum + other.norm_sum,
             unit_norm=self.unit_norm,
             sample=self._with(other.sample),
+            left_out=self.left_out + other.left_out,
         )
 
     def _copy(self) -> Correlation:
         copy = Correlation(self.n_features, unit_norm=self.unit_norm)
-        copy.count, copy._sums, copy._norms, copy.sample = self.count, self._sums, self._norms, self.sample
+        copy.count, copy.left_out = self.count, self.left_out
+        copy._sums, copy._norms, copy.sample = self._sums, self._norms, self.sample
         return copy
 
     def __eq__(self, other: object) -> bool:
-        """Tell whether both hold the same numbers, bit for bit."""
+        """Return whether both hold the same numbers, bit for bit."""
         if not isinstance(other, Correlation):
             return NotImplemented
-        mine = self.n_features, self.count, self.unit_norm, self.norm_sum
-        if mine != (other.n_features, other.count, other.unit_norm, other.norm_sum):
+        mine = self.n_features, self.count, self.left_out, self.unit_norm, self.norm_sum
+        if mine != (other.n_features, other.count, other.left_out, other.unit_norm, other.norm_sum):
             return False
         if self.count == 0:
             return True
@@ -142,7 +169,12 @@ class Correlation:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the statistic to a safetensors file."""
-        info = {"count": self.count, "norm_sum": self.norm_sum, "unit_norm": self.unit_norm}
+        info = {
+            "count": self.count,
+            "norm_sum": self.norm_sum,
+            "unit_norm": self.unit_norm,
+            "left_out": self.left_out,
+        }
         held = {} if self.sample is None else self.sample.arrays()
         save_state(path, _KIND, _VERSION, {"sum": self.matrix, **held}, info)
 
@@ -156,6 +188,7 @@ class Correlation:
             info["norm_sum"],
             unit_norm=info["unit_norm"],
             sample=RowSample.from_arrays(arrays),
+            left_out=info.get("left_out", 0),
         )
 
     @classmethod
@@ -167,23 +200,24 @@ class Correlation:
         *,
         unit_norm: bool = False,
         sample: RowSample | None = None,
+        left_out: int = 0,
     ) -> Correlation:
-        """Make a statistic from sums computed elsewhere: Σxxᵀ (M, M), N, and Σ‖x‖ of the rows before scaling.
+        """Return a statistic made of sums computed elsewhere: Σxxᵀ (M, M), N, and Σ‖x‖ of the rows before scaling.
 
         Without a ``sample`` of those rows it serves every ``embedding_scale`` but "auto".
         """
         statistic = cls(len(matrix), unit_norm=unit_norm)
         statistic.count, statistic._sums, statistic._norms = count, (matrix, None), (np.float64(norm_sum), None)
-        statistic.sample = sample
+        statistic.sample, statistic.left_out = sample, left_out
         return statistic
 
 
 _Sum: TypeAlias = "tuple[Array, Array] | None"
-"""A running sum and what rounding has taken from it, or None before the first part."""
+"""A running sum and its accumulated rounding error, or None before the first part."""
 
 
 def _add(state: _Sum, part: Array) -> _Sum:
-    """Add a part, losing no digits to how many parts there are; the state follows the parts' library and device."""
+    """Add a part by compensated summation; the state moves to the part's library and device."""
     if state is None:
         return part, None
     total, lost = state

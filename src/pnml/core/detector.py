@@ -2,44 +2,40 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
-from contextlib import nullcontext
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 import array_api_compat as compat
 
-from pnml.backend.arrays import Array, DeviceConstants, working_dtype
+from pnml.backend.arrays import Array, is_recorded, namespace, precision
 from pnml.backend.rows import check_finite, check_shape
 from pnml.backend.state import load_state, save_state
 from pnml.core.calibration import Threshold, calibrate
 from pnml.core.correlation import Correlation
 from pnml.core.last_layer import checked_head, head_digest
-from pnml.core.quick import Quick
-from pnml.core.result import Result
+from pnml.core.model import ScoringModel
+from pnml.core.result import Result, compute_like
 from pnml.core.sample import RowSample
 from pnml.core.scaling import EMBEDDING_SCALES, LABEL_NOISE, EmbeddingScale, balanced_scales
-from pnml.core.scoring import assess, by_batch, compiling, regret
+from pnml.core.scorer import Float32Scorer, Float64Scorer
 from pnml.core.subspace import Subspace
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
 
     import numpy as np
 
-__all__ = ["Detector", "FewRowsWarning", "Precision", "assess", "head_digest"]
-
-Precision = Literal["float64", "float32", "float16"]
-"""``"float64"``: exact to rounding. ``"float32"``: quick, and exact wherever float32 might be off by more than 1 %.
-``"float16"``: quicker on a GPU, and exact wherever roundings that do not conspire might add up to more than 1 %."""
-
+_LOG = logging.getLogger("pnml")
 _KIND, _VERSION = "pnml.detector", 1
-_SCORERS: dict[str, tuple[type[Quick], ...]] = {"float64": (), "float32": (Quick,), "float16": (Quick,)}
 
 
 class FewRowsWarning(UserWarning):
     """There are not more training rows than features, so that nearly every new row lies outside of their span."""
+
+
+class ZeroEmbeddingWarning(UserWarning):
+    """Some training rows have norm 0, cannot be scaled to norm 1, and were left out of the fit."""
 
 
 class Detector:
@@ -75,9 +71,8 @@ class Detector:
         self.threshold: Threshold | None = None
         self.correlation = self._empty_correlation()
         self._subspace: Subspace | None = None
-        self._scorers: dict[type, Quick] = {}
         self._scales: tuple[float, float, float] | None = None
-        self._placed_head: DeviceConstants | None = None
+        self._scorers: tuple[Float64Scorer, Float32Scorer | None] | None = None
 
     @property
     def n_classes(self) -> int:
@@ -98,30 +93,38 @@ class Detector:
     def subspace(self) -> Subspace:
         """The geometry of the training embeddings, decomposed when first asked for."""
         if self._subspace is None:
-            if self.correlation.count == 0:
-                raise ValueError("the detector is not fitted: call fit(training_embeddings) first")
-            if self.correlation.count <= self.n_features:
-                message = (
-                    f"{self.correlation.count} training rows for {self.n_features} features span so little that nearly "
-                    "every new row counts as unseen, whatever it is: fit on more rows, best on the whole training set"
-                )
-                warnings.warn(message, FewRowsWarning, stacklevel=2)
+            self._check_fitted()
             self._subspace = Subspace.fit(self.correlation)
         return self._subspace
 
+    def _check_fitted(self) -> None:
+        count, left_out = self.correlation.count, self.correlation.left_out
+        if count == 0:
+            empty = f": all {left_out} training rows have norm 0" if left_out else ""
+            raise ValueError(f"the detector is not fitted: call fit(training_embeddings) first{empty}")
+        if left_out:
+            message = f"{left_out} of {count + left_out} training rows have norm 0 and no direction: left out"
+            warnings.warn(message, ZeroEmbeddingWarning, stacklevel=4)
+        if count <= self.n_features:
+            message = (
+                f"{count} training rows for {self.n_features} features span so little that nearly every new row counts "
+                "as unseen, whatever it is: fit on more rows, best on the whole training set"
+            )
+            warnings.warn(message, FewRowsWarning, stacklevel=4)
+
     @property
     def embedding_length(self) -> float:
-        """The length that embeddings of norm 1 are given for their p: 1, but for "auto"."""
+        """The norm that embeddings get for the model's probabilities p: 1, but for "auto"."""
         return self._all_scales[0]
 
     @property
     def bias_scale(self) -> float:
-        """What the bias is multiplied by for that p: 1, but for "auto", where it shrinks along with the embeddings."""
+        """The factor of the bias for these p: 1, but for "auto", where it shrinks along with the embeddings."""
         return self._all_scales[1]
 
     @property
     def label_noise(self) -> float:
-        """The share of labels taken to be drawn at random, so that no p is certain: 0, but for "auto"."""
+        """The share of labels assumed to be random, so that no p is certain: 0, but for "auto"."""
         return self._all_scales[2]
 
     @property
@@ -129,31 +132,31 @@ class Detector:
         if self._scales is None:
             if self.embedding_scale != "auto":
                 return 1.0, 1.0, 0.0
-            _ = self.subspace  # says what is missing if nothing was fitted
+            _ = self.subspace  # raises if nothing was fitted
             self._scales = *balanced_scales(self.correlation, self.weight, self.bias), LABEL_NOISE
         return self._scales
 
     @property
     def scaled_head(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Weight (C, M) and bias (C,) that give the logits of an embedding of norm 1 at its length."""
+        """Weight (C, M) and bias (C,) of the logits of an embedding of norm 1 at its length."""
         return self.weight * self.embedding_length, self.bias * self.bias_scale
 
     @property
-    def _head(self) -> DeviceConstants:
-        if self._placed_head is None:
-            weight, bias = self.scaled_head
-            self._placed_head = DeviceConstants(weight.T, bias)
-        return self._placed_head
+    def model(self) -> ScoringModel:
+        """Everything that regrets are computed from, as one immutable object."""
+        return self._fitted_scorers[0].model
 
-    def _scorer(self, x: Array, precision: Precision) -> Quick | None:
-        for kind in _SCORERS[precision]:
-            if kind not in self._scorers or self._scorers[kind].subspace is not self.subspace:
-                self._scorers[kind] = kind(
-                    *self.scaled_head, self.subspace, self.embedding_scale, label_noise=self.label_noise
-                )
-            if self._scorers[kind].suits(x):
-                return self._scorers[kind]
-        return None
+    @property
+    def _fitted_scorers(self) -> tuple[Float64Scorer, Float32Scorer | None]:
+        """The scorers in float64 and in float32, the latter None if the training set is too much for float32."""
+        if self._scorers is None:
+            subspace, unit_norm = self.subspace, self.embedding_scale != "natural"
+            model = ScoringModel(self.weight, self.bias, subspace, unit_norm, *self._all_scales)
+            fast = Float32Scorer(model)
+            if not fast.is_accurate:
+                _LOG.info("scoring in float64: typical error of float32 would be %.1g", fast.typical_error)
+            self._scorers = Float64Scorer(model), fast if fast.is_accurate else None
+        return self._scorers
 
     def fit(self, embeddings: Array) -> Detector:
         """Learn from the training set's embeddings, shape (N, M), forgetting what was fitted before."""
@@ -171,57 +174,39 @@ class Detector:
     def merge(self, correlation: Correlation) -> Detector:
         """Add the statistic of further training rows, fitted elsewhere; a threshold set before is dropped."""
         self.correlation = self.correlation + correlation
-        self._subspace = self._scales = self._placed_head = self.threshold = None
+        self._subspace = self._scales = self._scorers = self.threshold = None
         return self
 
-    def __call__(self, embeddings: Array) -> Result:
-        """Say everything about embeddings of shape (n, M)."""
-        x = self._batch(embeddings)
-        logits, p, q, t, gamma = self._exactly(
-            x, partial(assess, length=self.embedding_length, bias_scale=self.bias_scale)
-        )
-        decided = {}
-        if self.threshold is not None:
-            decided = {"p_value": self.threshold.p_value(gamma), "is_ood": self.threshold.is_ood(gamma)}
-        return Result(logits, compat.array_namespace(x).argmax(logits, axis=-1), p, q, t, gamma, **decided)
-
-    def score(
-        self,
-        embeddings: Array,
-        *,
-        leave_one_out: bool = False,
-        precision: Precision = "float64",
-        compiled: bool = False,
-    ) -> Array:
-        """Give the regret in nats, shape (n,): larger = less trustworthy.
+    def __call__(self, embeddings: Array, *, logits: Array | None = None) -> Result:
+        """Return predictions, probabilities, regret and, once calibrated, p-values and decisions.
 
         Args:
             embeddings: of any array library, shape (n, M).
-            leave_one_out: say that the embeddings *are* training rows; each is then scored as if it had not been seen.
-            precision: "float64" is exact, also for embeddings in float32. "float32" takes about half the time on NumPy
-                and PyTorch arrays: every regret whose error might exceed 1 % is found and computed in float64 after
-                all, as are leave-one-out regrets. "float16" is one kernel for NVIDIA GPUs, several times as fast, whose
-                first call takes some seconds: every regret whose error is *estimated* above 1 % goes to float64. It is
-                "float32" for other arrays, over 256 classes, and training rows that do not span all features.
-            compiled: let ``torch.compile`` fuse the work on PyTorch tensors; the kernel of "float16" needs none. Its
-                first call takes up to a minute: worth it on a GPU, for many millions of embeddings.
+            logits: the model's own logits, shape (n, C), where they are known; computed from the embeddings otherwise.
         """
-        if precision not in get_args(Precision):
-            raise ValueError(f"precision must be one of {get_args(Precision)}, got {precision!r}")
-        x = self._batch(embeddings)
-        if compiled and not compat.is_torch_array(x):
-            raise ValueError(f"compiled=True is for PyTorch tensors, got {type(x).__name__}")
-        if not leave_one_out and (scorer := self._scorer(x, precision)):
-            return self._quickly(x, scorer, compiled=compiled)
-        with compiling(regret) if compiled else nullcontext(regret) as function:
-            return self._exactly(x, function, leave_one_out=leave_one_out)[0]
+        x = self._check_batch(embeddings)
+        regret = compute_like(self._score_rows, x)
+        return Result(x, regret, self._fitted_scorers[0], self.threshold, logits)
+
+    def score(self, embeddings: Array, *, leave_one_out: bool = False) -> Array:
+        """Return the regret in nats, shape (n,): larger = less trustworthy.
+
+        Embeddings in float64 are scored in float64. Embeddings in float32 or less are scored in float32, but for the
+        rows whose rounding error might exceed 1 %, which are scored in float64, as are training rows left out.
+
+        Args:
+            embeddings: of any array library, shape (n, M).
+            leave_one_out: the embeddings *are* training rows; score each as if it had not been fitted on.
+        """
+        x = self._check_batch(embeddings)
+        return compute_like(self._score_left_out if leave_one_out else self._score_rows, x)
 
     def predict_proba(self, embeddings: Array) -> Array:
-        """Give the pNML probabilities q, shape (n, C)."""
+        """Return the pNML probabilities q, shape (n, C)."""
         return self(embeddings).pnml_probabilities
 
     def predict(self, embeddings: Array) -> Array:
-        """Give the model's most probable class, shape (n,)."""
+        """Return the model's most probable class, shape (n,)."""
         return self(embeddings).prediction
 
     def calibrate(self, embeddings: Array, *, false_alarm_rate: float = 0.05, leave_one_out: bool = False) -> Threshold:
@@ -230,39 +215,50 @@ class Detector:
         Args:
             embeddings: of in-distribution samples that were *not* fitted on, shape (n, M).
             false_alarm_rate: the share of fresh in-distribution samples that may be flagged.
-            leave_one_out: say that ``embeddings`` *are* training rows; each is then scored as if it had not been seen.
-                The network has still trained on them, so the realised rate is higher than asked for.
+            leave_one_out: ``embeddings`` *are* training rows; score each as if it had not been fitted on. The network
+                has still been trained on them, so the realised rate is higher than asked for.
         """
         scores = self.score(embeddings, leave_one_out=leave_one_out)
+        return self.set_threshold(scores, false_alarm_rate=false_alarm_rate, leave_one_out=leave_one_out)
+
+    def set_threshold(self, scores: Array, *, false_alarm_rate: float = 0.05, leave_one_out: bool = False) -> Threshold:
+        """Set the threshold from in-distribution scores (n,) of :meth:`score`; see :meth:`calibrate`."""
         source = "leave-one-out" if leave_one_out else "held-out"
         self.threshold = calibrate(scores, false_alarm_rate=false_alarm_rate, source=source)
         return self.threshold
 
     def is_ood(self, embeddings: Array) -> Array:
-        """Tell of each sample whether its regret exceeds the calibrated threshold, shape (n,)."""
+        """Return whether the regret of each sample exceeds the calibrated threshold, shape (n,)."""
         if self.threshold is None:
             raise ValueError("no threshold is set: call calibrate(held_out_embeddings) first")
         return self.threshold.is_ood(self.score(embeddings))
 
-    def _batch(self, embeddings: Array) -> Array:
+    def _check_batch(self, embeddings: Array) -> Array:
         x = check_shape(embeddings, self.n_features)
         if x.shape[0] == 0:
             raise ValueError("expected at least one embedding, got none")
         return x
 
-    def _exactly(self, x: Array, function: Callable[..., Any], *, leave_one_out: bool = False) -> list[Array]:
-        options = {"embedding_scale": self.embedding_scale, "label_noise": self.label_noise}
-        return by_batch(function, x, self._head, self.subspace, leave_one_out=leave_one_out, **options)
+    def _score_rows(self, rows: Array, eps: float) -> Array:
+        """Return the regrets of rows: in float32 where that is accurate enough, in float64 otherwise."""
+        exact, fast = self._fitted_scorers
+        scorer = fast if fast is not None and _multiplies_in_float32(rows) else exact
+        regret, trusted = scorer.score(rows, eps)
+        if not bool(trusted.all()):
+            check_finite(rows)
+            if scorer is fast:
+                doubtful = ~trusted
+                xp = namespace(rows)
+                regret[doubtful] = xp.astype(exact.regret(rows[doubtful], eps), regret.dtype)
+                _LOG.debug("scored %d of %d rows in float64", int(doubtful.sum()), len(rows))
+        return regret
 
-    def _quickly(self, x: Array, scorer: Quick, *, compiled: bool) -> Array:
-        """Compute in less than float64, and again in float64 what that leaves in doubt."""
-        xp = compat.array_namespace(x)
-        gamma, trusted = scorer.score(x, compiled=compiled)
-        gamma = xp.astype(gamma, working_dtype(xp, x))
-        if not bool(xp.all(trusted)):
-            check_finite(x)
-            gamma[~trusted] = self.score(x[~trusted])
-        return gamma
+    def _score_left_out(self, rows: Array, eps: float) -> Array:
+        """Return the regrets of training rows, each as if it had not been fitted on."""
+        regret = self._fitted_scorers[0].regret(rows, eps, as_if_unseen=True)
+        if not bool(namespace(rows).isfinite(regret).all()):
+            check_finite(rows)
+        return regret
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted detector, and its threshold if set, to a safetensors file."""
@@ -275,6 +271,7 @@ class Detector:
         }
         info: dict[str, Any] = {
             "count": self.correlation.count,
+            "left_out": self.correlation.left_out,
             "norm_sum": self.correlation.norm_sum,
             "embedding_scale": self.embedding_scale,
             "embedding_length": self.embedding_length,
@@ -308,6 +305,7 @@ class Detector:
             info["norm_sum"],
             unit_norm=detector.correlation.unit_norm,
             sample=RowSample.from_arrays(arrays),
+            left_out=info.get("left_out", 0),
         )
         if "embedding_length" in info:
             detector._scales = info["embedding_length"], info.get("bias_scale", 1.0), info.get("label_noise", 0.0)
@@ -315,3 +313,18 @@ class Detector:
             held = dict(info["threshold"], interval=tuple(info["threshold"]["interval"]))
             detector.threshold = Threshold(**held, scores=arrays["calibration_scores"])
         return detector
+
+
+def _multiplies_in_float32(rows: Array) -> bool:
+    """Return whether rows came in float32 or less, and products of them are computed in no less than float32."""
+    if precision(rows) < 1e-12 or is_recorded(rows):
+        return False
+    if not compat.is_torch_array(rows):
+        return True
+    import torch
+
+    try:
+        full = torch.get_float32_matmul_precision() == "highest"
+    except RuntimeError:  # torch has two ways to set it, and refuses to answer when both were used
+        return False
+    return full and not torch.is_autocast_enabled(rows.device.type)

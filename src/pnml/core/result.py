@@ -1,44 +1,85 @@
-"""What a detector says about a batch."""
+"""What a detector found about a batch, each quantity computed when it is first read."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnml.backend.arrays import Array, to_numpy
+from pnml.backend.arrays import Array, like, namespace, precision, to_compute, to_numpy
+from pnml.core.theorem import log_softmax
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pnml.core.calibration import Threshold
+    from pnml.core.scorer import Float64Scorer
+
+_FIELDS = ("logits", "prediction", "probabilities", "pnml_probabilities", "xtg", "regret")
+_DECIDED = ("p_value", "is_ood")
 
 
-@dataclass(frozen=True, eq=False)
 class Result:
     """One entry per sample, in the library and on the device of the input.
 
     Attributes:
-        logits: the model's logits, shape (n, C).
-        prediction: the most probable class, shape (n,).
-        probabilities: the model's own probabilities p, shape (n, C).
-        pnml_probabilities: the pNML probabilities q of the scaled embeddings, shape (n, C).
-        xtg: xᵀg in [0, 1], how little the training set says about the sample's direction, shape (n,).
         regret: the score Γ in nats; larger = less trustworthy, shape (n,).
-        p_value: share of in-distribution data with a regret as large; None until calibrated.
-        is_ood: whether the regret exceeds the threshold; None until calibrated.
     """
 
-    logits: Array
-    prediction: Array
-    probabilities: Array
-    pnml_probabilities: Array
-    xtg: Array
-    regret: Array
-    p_value: Array | None = None
-    is_ood: Array | None = None
+    def __init__(
+        self,
+        embeddings: Array,
+        regret: Array,
+        scorer: Float64Scorer,
+        threshold: Threshold | None = None,
+        logits: Array | None = None,
+    ) -> None:
+        self.regret = regret
+        self._embeddings, self._scorer, self._threshold = embeddings, scorer, threshold
+        self._given_logits = logits
+
+    @cached_property
+    def logits(self) -> Array:
+        """The model's logits, shape (n, C)."""
+        return self._compute(self._scorer.logits) if self._given_logits is None else self._given_logits
+
+    @cached_property
+    def prediction(self) -> Array:
+        """The most probable class, shape (n,)."""
+        return namespace(self.logits).argmax(self.logits, axis=-1)
+
+    @cached_property
+    def probabilities(self) -> Array:
+        """The model's own probabilities p, shape (n, C)."""
+        xp = namespace(self.logits)
+        return xp.exp(log_softmax(xp.astype(self.logits, self.regret.dtype, copy=False)))
+
+    @cached_property
+    def pnml_probabilities(self) -> Array:
+        """The pNML probabilities q of the scaled embeddings, shape (n, C)."""
+        return self._compute(self._scorer.predictive)
+
+    @cached_property
+    def xtg(self) -> Array:
+        """xᵀg in [0, 1], how little the training set says about the sample's direction, shape (n,)."""
+        return self._compute(self._scorer.xtg)
+
+    @cached_property
+    def p_value(self) -> Array | None:
+        """The share of in-distribution data with a regret as large, shape (n,); None until calibrated."""
+        return None if self._threshold is None else self._threshold.p_value(self.regret)
+
+    @cached_property
+    def is_ood(self) -> Array | None:
+        """Whether the regret exceeds the threshold, shape (n,); None until calibrated."""
+        return None if self._threshold is None else self._threshold.is_ood(self.regret)
 
     def __len__(self) -> int:
         return int(self.regret.shape[0])
 
     def to_table(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Give one NumPy column per per-sample quantity, ready for ``pandas.DataFrame`` or ``pyarrow.table``.
+        """Return one NumPy column per per-sample quantity, ready for ``pandas.DataFrame`` or ``pyarrow.table``.
 
         ``probability`` is the model's probability of its prediction.
 
@@ -47,16 +88,29 @@ class Result:
         >>> list(detector(np.eye(2)).to_table())
         ['prediction', 'probability', 'xtg', 'regret']
         """
-        probability = to_numpy(self.probabilities).max(axis=-1)
-        table = {"prediction": to_numpy(self.prediction, np.int64), "probability": probability}
-        for name in ("xtg", "regret", "p_value"):
-            if getattr(self, name) is not None:
-                table[name] = to_numpy(getattr(self, name))
-        if self.is_ood is not None:
-            table["is_ood"] = to_numpy(self.is_ood, bool)
+        table = {
+            "prediction": to_numpy(self.prediction, np.int64),
+            "probability": to_numpy(self.probabilities).max(axis=-1),
+            "xtg": to_numpy(self.xtg),
+            "regret": to_numpy(self.regret),
+        }
+        if self._threshold is not None:
+            table |= {"p_value": to_numpy(self.p_value), "is_ood": to_numpy(self.is_ood, bool)}
         return table
 
     def __repr__(self) -> str:
-        held = ", ".join(f.name for f in fields(self) if getattr(self, f.name) is not None)
+        names = _FIELDS if self._threshold is None else _FIELDS + _DECIDED
         flagged = "" if self.is_ood is None else f", {int(to_numpy(self.is_ood).sum())} out-of-distribution"
-        return f"Result({len(self)} samples{flagged}: {held})"
+        return f"Result({len(self)} samples{flagged}: {', '.join(names)})"
+
+    def _compute(self, function: Callable[[Array, float], Array]) -> Array:
+        return compute_like(function, self._embeddings)
+
+
+def compute_like(function: Callable[[Array, float], Array], x: Array) -> Array:
+    """Apply a function of rows and their precision to rows (n, M); return its values in the library of the rows."""
+    rows, eps = to_compute(x), precision(x)
+    values = function(rows, eps)
+    xp = namespace(values)
+    values = xp.astype(values, xp.float64 if eps < 1e-12 else xp.float32, copy=False)
+    return values if rows is x else like(x, values)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import array_api_compat as compat
 import numpy as np
 
-from pnml.backend.arrays import Array, DeviceConstants, like, to_numpy
-from pnml.backend.rows import as_numpy_view, by_chunk, on_host, row_norms
+from pnml.backend.arrays import Array, DeviceConstants, like, namespace, to_compute, to_numpy
+from pnml.backend.rows import by_chunk, row_norms
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -63,7 +63,7 @@ class RowSample:
     @classmethod
     def _from(cls, rows: Array, keys: Array, first: Array) -> RowSample:
         """Take the rows that are first."""
-        xp, rows = compat.array_namespace(rows), rows[first]
+        xp, rows = namespace(rows), rows[first]
         norms = row_norms(rows)
         directions = rows / xp.where(norms > 0, norms, xp.ones_like(norms))[:, None]
         return cls(keys[first], xp.astype(directions, xp.float32, copy=False))
@@ -76,7 +76,7 @@ class RowSample:
         keys, rows = self.keys, self.rows
         if type(keys) is not type(other.keys) or compat.device(keys) != compat.device(other.keys):
             keys, rows = like(other.keys, to_numpy(keys, np.int64), None), like(other.rows, self.numpy(), None)
-        xp = compat.array_namespace(other.keys)
+        xp = namespace(other.keys)
         keys, rows = xp.concat([keys, other.keys]), xp.concat([rows, other.rows])
         first = _first(keys)
         return RowSample(keys[first], rows[first])
@@ -110,7 +110,7 @@ def _first(keys: Array) -> Array:
     if compat.is_numpy_array(keys) and len(keys) > SIZE:  # it is quicker to sort only those
         few = np.flatnonzero(keys <= np.partition(keys, SIZE - 1)[SIZE - 1])
         return few[np.argsort(keys[few], kind="stable")[:SIZE]]
-    return compat.array_namespace(keys).argsort(keys, stable=True)[:SIZE]
+    return namespace(keys).argsort(keys, stable=True)[:SIZE]
 
 
 def _first_ahead(keys: Array) -> tuple[Array, Any]:
@@ -132,17 +132,14 @@ def _first_ahead(keys: Array) -> tuple[Array, Any]:
 
 
 def _with_keys(rows: Array) -> tuple[Array, Array]:
-    """Return rows (n, M) where they can be worked on, and their keys (n,)."""
-    if on_host(rows):
-        rows = as_numpy_view(rows)
-    elif not compat.is_torch_array(rows):
-        rows = to_numpy(rows)
-    return rows, compat.array_namespace(rows).concat(by_chunk(_keys, rows))
+    """Return rows (n, M) as they are computed with, and their keys (n,)."""
+    rows = to_compute(rows)
+    return rows, by_chunk(_keys, rows, rows.dtype)
 
 
 def _keys(rows: Array) -> Any:
     """Hash every row (n, M): a few columns of it, or all where those are mostly zeros, as in counts of words."""
-    xp = compat.array_namespace(rows)
+    xp = namespace(rows)
     step = max(1, rows.shape[1] // _COLUMNS)
     few = rows[:, ::step][:, :_COLUMNS]
     keys = _hash(few)
@@ -154,17 +151,17 @@ def _keys(rows: Array) -> Any:
 
 def _hash(columns: Array) -> Any:
     """Hash rows (n, m), all of their entries: int64 arithmetic that wraps, the same in every library."""
-    xp = compat.array_namespace(columns)
+    xp = namespace(columns)
     bits = _bits(xp.astype(columns, xp.float64))
-    key = xp.sum(bits * _odd_beside(columns), axis=1) + _MIX[0]  # zeros get no special key
+    key = xp.sum(bits * _odd_factors(columns), axis=1) + _MIX[0]  # zeros get no special key
     for shift, factor in zip((31, 27), _MIX, strict=True):
         key = (key ^ (key >> shift)) * factor
     return key ^ (key >> 33)
 
 
-def _odd_beside(columns: Array) -> Array:
+def _odd_factors(columns: Array) -> Array:
     """Give a random odd number for each column."""
-    return _odd(columns.shape[1]).to(columns, compat.array_namespace(columns).int64)[0]
+    return _odd(columns.shape[1]).to(columns, namespace(columns).int64)[0]
 
 
 @cache

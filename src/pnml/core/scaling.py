@@ -1,4 +1,4 @@
-"""How long an embedding is made before the theorem is applied to it.
+"""The norm that embeddings get before the theorem is applied to them.
 
 The regret weighs two things: how little the training set says about the direction of a sample, and how undecided the
 model is. For small xᵀg it is their product, ``Γ ≈ xᵀg · Σ p (1 − p) log(1/p)``. The length at which p is computed sets
@@ -6,27 +6,25 @@ their balance: p of a short embedding is flat and only the direction counts; p o
 and hardly anything but p counts. ``"auto"`` takes a length in between, by what p says about the training set itself.
 
 At any length p may be so certain of a sample that its doubt vanishes, and with it the regret, however far the sample is
-from the training set. So ``"auto"`` never believes p entirely: ``LABEL_NOISE`` of the labels might be any.
+from the training set. So ``"auto"`` assumes that a share ``LABEL_NOISE`` of the labels is random: a heuristic that
+keeps p away from 0 and 1.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-import array_api_compat as compat
 import numpy as np
 
-from pnml.backend.rows import row_norms
 from pnml.core import theorem
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from pnml.backend.arrays import Array
     from pnml.core.correlation import Correlation
 
 EmbeddingScale = Literal["auto", "paper", "natural"]
-"""``"auto"``: every embedding gets the length of :func:`balanced_length`. ``"paper"``: every embedding has norm 1, as
+"""``"auto"``: every embedding gets the norm of :func:`balanced_length`. ``"paper"``: every embedding has norm 1, as
 in the paper. ``"natural"``: embeddings stay as they are."""
 
 EMBEDDING_SCALES: tuple[str, ...] = get_args(EmbeddingScale)
@@ -35,23 +33,11 @@ ENTROPY_LEFT = 0.25
 """The share of its entropy that p keeps, on average over the training set, at the length of ``"auto"``."""
 
 LABEL_NOISE = 0.005
-"""The share of labels that ``"auto"`` takes to be drawn at random: its p is (1 − 0.005) p + 0.005 / C."""
-
-
-def row_scale(x: Array, embedding_scale: EmbeddingScale) -> Array:
-    """Give the factor that brings each row (n, M) to norm 1, shape (n,); 0 for a row without length or direction.
-
-    With ``"natural"`` it is 1 throughout.
-    """
-    xp = compat.array_namespace(x)
-    norms = row_norms(x)
-    if embedding_scale == "natural":
-        return xp.ones_like(norms)
-    return xp.where(norms > 0, 1 / xp.where(norms > 0, norms, xp.ones_like(norms)), xp.zeros_like(norms))
+"""The share of labels that ``"auto"`` assumes to be random: its p is (1 − 0.005) p + 0.005 / C."""
 
 
 def balanced_scales(statistic: Correlation, weight: NDArray[Any], bias: NDArray[Any]) -> tuple[float, float]:
-    """Give the length of :func:`balanced_length` for what was fitted, and what the bias is multiplied by beside it."""
+    """Return the length of :func:`balanced_length` for a fitted statistic, and the factor of the bias."""
     if statistic.sample is None:
         raise ValueError(
             'embedding_scale="auto" needs a sample of the training rows, and this Correlation was restored '
@@ -63,7 +49,7 @@ def balanced_scales(statistic: Correlation, weight: NDArray[Any], bias: NDArray[
 
 
 def balanced_length(rows: NDArray[Any], weight: NDArray[Any], bias: NDArray[Any], *, mean_norm: float) -> float:
-    """Give the length at which the mean entropy of p over training rows has fallen to a quarter.
+    """Return the length at which the mean entropy of p over training rows has fallen to a quarter.
 
     The bias shrinks and grows along with the embeddings, as it belongs to embeddings of their mean norm n: the logits
     of a direction u at length L are ``L (Wu + b/n)``. No length leaves p even, endless length leaves it no doubt. The

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import array_api_compat as compat
 import numpy as np
 
-from pnml.backend.arrays import Array, DeviceConstants, precision, working_dtype
+from pnml.backend.arrays import Array, DeviceConstants, like, namespace, precision, to_compute, working_dtype
 from pnml.backend.rows import by_chunk, check_rows, squares, wide_dtype
 from pnml.backend.threads import one_thread
 
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _EPS = float(np.finfo(np.float64).eps)
 _SMALL = 1024  # features
+_BLOCK = 64  # columns
+_FEW_ROWS = 16
 
 
 class Subspace:
@@ -83,14 +85,14 @@ class Subspace:
     def whitening(self) -> np.ndarray[Any, Any]:
         """The factor W of S⁺ = WWᵀ, so that h(x) = ‖Wᵀx‖², (M, rank): triangular where that saves products.
 
-        The seen directions divided by the square roots of their eigenvalues are such a factor, and so is that turned by
-        any rotation. One rotation leaves nothing above the diagonal, where :func:`leverage` then has nothing to do.
+        The directions of the span divided by the square roots of their eigenvalues are such a factor, and so is any
+        rotation of it. One rotation leaves only zeros above the diagonal, which :func:`leverage` skips.
         """
         factor = self.eigenvectors[:, : self.rank] / np.sqrt(self.eigenvalues[: self.rank])
-        if block_width(self.n_features) < self.rank:
+        if self.rank > _BLOCK:
             with _decomposing(factor):
                 factor = np.asarray(np.linalg.qr(factor.T, mode="r")).T
-        padded = np.zeros((self.n_features, self.rank + 8))  # or rows a power of two apart would share cache lines
+        padded = np.zeros((self.n_features, self.rank + 8))  # rows a power of two apart would share cache lines
         padded[:, : self.rank] = factor
         return padded[:, : self.rank]
 
@@ -100,8 +102,7 @@ class Subspace:
         return self.eigenvectors[:, self.rank :]
 
     @cached_property
-    def basis(self) -> DeviceConstants:
-        """The whitening and the null space, ready to stand beside arrays of any library."""
+    def _basis(self) -> DeviceConstants:
         return DeviceConstants(self.whitening, self.null_space)
 
     @property
@@ -122,13 +123,18 @@ class Subspace:
         return _EPS * math.sqrt(self.n_features) * float(self.eigenvalues[0] / self.eigenvalues[self.rank - 1])
 
     def outside_limits(self, eps: float) -> tuple[float, float]:
-        """The limits of :func:`leverage` for rows of precision ``eps``: of the row's length, and of its leverage."""
+        """Return the limits of :func:`leverage` for rows of precision ``eps``: of the row's length, of its leverage."""
+        unseen, leaked = self._outside_limits
+        return min(0.5, max(unseen, 4 * eps)) ** 2, leaked
+
+    @cached_property
+    def _outside_limits(self) -> tuple[float, float]:
         unseen = math.sqrt(self.count * max(self.n_features, 32) * _EPS)
         weakest = float(self.eigenvalues[self.rank - 1]) if self.rank else 0.0
-        return min(0.5, max(unseen, 4 * eps)) ** 2, min(0.5, self.relative_error) ** 2 * weakest
+        return unseen, min(0.5, self.relative_error) ** 2 * weakest
 
     def leverage(self, x: Array) -> Array:
-        """Give h(x) = xᵀS⁺x of every row, infinite where the row leaves the span of the training rows.
+        """Return h(x) = xᵀS⁺x of every row, infinite where the row leaves the span of the training rows.
 
         Args:
             x: rows of any array library, shape (n, M).
@@ -139,7 +145,7 @@ class Subspace:
         return self._by_chunk(x, leverage)
 
     def xtg(self, x: Array) -> Array:
-        """Give xᵀg in [0, 1] of every row: 0 where the training set says everything, 1 where it says nothing.
+        """Return xᵀg in [0, 1] of every row: 0 where the training set says everything, 1 where it says nothing.
 
         Args:
             x: rows of any array library, shape (n, M).
@@ -150,14 +156,14 @@ class Subspace:
         return self._by_chunk(x, lambda *parts: xtg(leverage(*parts)))
 
     def leave_one_out(self, rows: Array) -> Array:
-        """Give the leverage that each *training* row would have, had it not been summed: h / (1 − h).
+        """Return the leverage that each *training* row would have, had it not been summed: h / (1 − h).
 
         A row with h = 1 is the only one in its direction: without it, it would be outside, so infinity.
         """
         return self._by_chunk(rows, lambda *parts: leave_one_out(leverage(*parts), self.relative_error))
 
     def gain(self, x: Array) -> np.ndarray[Any, Any]:
-        """Give g of equation 9 for one row of shape (M,): how a refit with that row moves the weights."""
+        """Return g of equation 9 for one row of shape (M,): how a refit with that row moves the weights."""
         row = check_rows(np.asarray(x, dtype=np.float64)[None], self.n_features)[0]
         (h,) = leverage(row[None], self.whitening, self.null_space, self.outside_limits(_EPS))
         if h == math.inf:
@@ -167,26 +173,20 @@ class Subspace:
 
     def _by_chunk(self, x: Array, function: Callable[..., Array]) -> Array:
         x = check_rows(x, self.n_features)
-        xp = compat.array_namespace(x)
-        limits = self.outside_limits(precision(x))
-        out = working_dtype(xp, x)
-        wide = wide_dtype(x)
-        basis = self.basis.to(x, wide)
-
-        def work(chunk: Array) -> Array:
-            values = function(chunk, *basis, limits)
-            fits = values <= xp.finfo(out).max
-            return xp.astype(xp.where(fits, values, xp.full_like(values, math.inf)), out)
-
-        parts = by_chunk(work, x, wide)
-        return xp.concat(parts) if parts else xp.empty(0, dtype=out, device=compat.device(x))
+        out = working_dtype(namespace(x), x)
+        if x.shape[0] == 0:
+            return namespace(x).empty(0, dtype=out, device=compat.device(x))
+        rows = to_compute(x)
+        xp, wide, limits = namespace(rows), wide_dtype(rows), self.outside_limits(precision(x))
+        basis = self._basis.to(rows, wide)
+        values = by_chunk(lambda chunk: function(chunk, *basis, limits), rows, wide)
+        largest = xp.finfo(working_dtype(xp, rows)).max
+        values = xp.where(values <= largest, values, xp.full_like(values, math.inf))
+        return xp.astype(values, out) if rows is x else like(x, values, out)
 
 
 def _decomposing(matrix: np.ndarray[Any, Any]) -> AbstractContextManager[object]:
-    """Keep a small decomposition on one thread: more of them are no quicker, and wait for each other on a busy machine.
-
-    There are thousands of such waits, and each lasts until the system gives every thread its turn.
-    """
+    """Limit a small decomposition to one thread: more are no faster, and wait for each other on a busy machine."""
     return one_thread() if len(matrix) <= _SMALL else nullcontext()
 
 
@@ -196,22 +196,29 @@ def leverage(x: Array, whitening: Array, null_space: Array, outside_limits: tupl
     A row is outside the span when the square of its length beyond exceeds the first limit times the square of its
     whole length, plus the second limit times its leverage within.
     """
-    rank, width = whitening.shape[1], block_width(x.shape[1])
+    rank, width = whitening.shape[1], _block_width(x)
     inside = squares(x @ whitening[:, : min(width, rank)])
-    for start in range(width, rank, width):  # above the diagonal there are zeros only
+    for start in range(width, rank, width):  # above the diagonal there are only zeros
         inside = inside + squares(x[:, start:] @ whitening[start:, start : min(start + width, rank)])
     if null_space.shape[1] == 0:
         return inside
-    xp = compat.array_namespace(x)
+    xp = namespace(x)
     beyond = squares(x @ null_space)
     of_length, of_leverage = outside_limits
     outside = beyond > of_length * squares(x) + of_leverage * inside
     return xp.where(outside, xp.full_like(inside, math.inf), inside)
 
 
-def block_width(n_features: int) -> int:
-    """Return into how wide blocks of columns the whitening is cut: small ones save products, large ones are fast."""
-    return max(64, -(-n_features // 4))
+def _block_width(x: Array) -> int:
+    """Return how many columns of the whitening to multiply at a time.
+
+    Narrow blocks skip more of the zeros above the diagonal. A few rows are dominated by the number of calls, and a GPU
+    or an exported graph prefers few large products.
+    """
+    n_features = int(x.shape[1])
+    if not compat.is_numpy_array(x):
+        return max(_BLOCK, -(-n_features // 4))
+    return _BLOCK if len(x) >= _FEW_ROWS else n_features
 
 
 def xtg(h: Array) -> Array:
@@ -221,7 +228,7 @@ def xtg(h: Array) -> Array:
 
 def leave_one_out(h: Array, error: float) -> Array:
     """Turn the leverage of summed rows into what it would be without them; ``error`` is h's relative error."""
-    xp = compat.array_namespace(h)
+    xp = namespace(h)
     shared = h < 1 - max(1e-12, 64 * precision(h), error)
     held = xp.where(shared, h, xp.zeros_like(h))
     return xp.where(shared, held / (1 - held), xp.full_like(h, math.inf))

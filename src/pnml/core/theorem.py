@@ -14,8 +14,8 @@ Two rearrangements make this exact over the whole closed range of ``p`` and ``t`
 ``genie_i − p_i = v_i (1 − genie_i)`` free of cancellation, so that small regrets keep all their digits.
 
 That is three exponentials a class, the one of the softmax included; with label noise p is at hand, no power of it
-vanishes, and ``v = p (p^−t − 1)`` saves one for the logarithm of the noisy p. ``1 − genie`` may lose digits near
-``p = 1`` without harm: with δ = 1 − p of the most probable class, its term is about t δ², and those of the others
+vanishes, and ``v = p (p^−t − 1)``, ``1 − genie = (1 − p) / (1 + v)`` save one. ``1 − p`` may lose digits near ``p = 1``
+without harm: with δ = 1 − p of the most probable class, its term is about t δ², and those of the others
 t δ log(1/δ) or more.
 """
 
@@ -26,14 +26,14 @@ from typing import Any
 
 import array_api_compat as compat
 
-from pnml.backend.arrays import Array, as_array, is_real_floating, like, to_numpy, working_dtype
+from pnml.backend.arrays import Array, as_array, is_real_floating, like, namespace, to_numpy, working_dtype
 
 _LOG_OF_ZERO = -1e30
 """Stands for log 0: finite, so that 0 · log 0 is 0, and low enough that any power of it vanishes."""
 
 
 def genie(probabilities: Array, xtg: Array, *, log: bool = False) -> Array:
-    """Give the probability each class gets from the model refitted with the sample under that label.
+    """Return the probability each class gets from the model refitted with the sample under that label.
 
     Args:
         probabilities: the model's probabilities, shape (..., C); log-probabilities with ``log=True``.
@@ -52,7 +52,7 @@ def genie(probabilities: Array, xtg: Array, *, log: bool = False) -> Array:
 
 
 def regret(probabilities: Array, xtg: Array, *, log: bool = False, normalized: bool = False) -> Array:
-    """Give the pNML regret Γ in nats: 0 for a prediction to trust, at most log C for one to distrust.
+    """Return the pNML regret Γ in nats: 0 for a prediction to trust, at most log C for one to distrust.
 
     Args:
         probabilities: the model's probabilities, shape (..., C); log-probabilities with ``log=True``.
@@ -77,7 +77,7 @@ def regret(probabilities: Array, xtg: Array, *, log: bool = False, normalized: b
 
 
 def predictive(probabilities: Array, xtg: Array, *, log: bool = False) -> Array:
-    """Give the pNML probabilities q: the genies of all classes, normalized to sum to one.
+    """Return the pNML probabilities q: the genies of all classes, normalized to sum to one.
 
     Args:
         probabilities: the model's probabilities, shape (..., C); log-probabilities with ``log=True``.
@@ -92,57 +92,64 @@ def predictive(probabilities: Array, xtg: Array, *, log: bool = False) -> Array:
     array([0.633, 0.367])
     """
     xp, log_p, t, dtype = _prepared(probabilities, xtg, log=log)
-    terms = genies(log_p, t)
-    return xp.astype(terms / xp.sum(terms, axis=-1, keepdims=True), dtype)
+    return xp.astype(predictives(log_p, t), dtype)
 
 
 def log_softmax(logits: Array) -> Array:
-    """Give the log-probabilities of logits, shape (..., C).
+    """Return the log-probabilities of logits, shape (..., C).
 
     >>> import numpy as np
     >>> log_softmax(np.array([1000.0, 1000.0]))
     array([-0.69314718, -0.69314718])
     """
-    xp = compat.array_namespace(logits)
+    xp = namespace(logits)
     shifted = logits - xp.max(logits, axis=-1, keepdims=True)
     return shifted - xp.log(xp.sum(xp.exp(shifted), axis=-1, keepdims=True))
 
 
 def noisy_softmax(logits: Array, share: float) -> Array:
-    """Give the probabilities that logits (..., C) give to labels of which a share is drawn at random.
+    """Return the softmax of logits (..., C), mixed with the uniform distribution by a share of random labels.
 
     >>> import numpy as np
     >>> noisy_softmax(np.log([0.9, 0.1]), 0.5)
     array([0.7, 0.3])
     """
-    xp = compat.array_namespace(logits)
+    xp = namespace(logits)
     terms = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
     return terms * ((1 - share) / xp.sum(terms, axis=-1, keepdims=True)) + share / logits.shape[-1]
 
 
 def regrets(log_p: Array, t: Array, p: Array | None = None) -> Array:
-    """Give Γ of finite log-probabilities (..., C) and xᵀg (..., 1); nothing is checked.
+    """Return Γ of finite log-probabilities (..., C) and xᵀg (..., 1), without checking them.
 
-    Given as well, p must be clear of 0.
+    ``p``, if given, must be ``exp(log_p)`` and clear of 0; one exponential is saved.
     """
-    xp = compat.array_namespace(log_p)
+    xp = namespace(log_p)
     if p is None:
         ratio, v = _ratios(log_p, t)
+        gain = v * (1 - ratio / (1 + v))
     else:
         v = p * xp.expm1(-t * log_p)
-        ratio = p + v
-    return xp.log1p(xp.sum(v * (1 - ratio / (1 + v)), axis=-1))
+        gain = v * (1 - p) / (1 + v)
+    return xp.log1p(xp.sum(gain, axis=-1))
 
 
 def genies(log_p: Array, t: Array) -> Array:
-    """Give the genies of finite log-probabilities (..., C) and xᵀg (..., 1); nothing is checked."""
+    """Return the genies of finite log-probabilities (..., C) and xᵀg (..., 1), without checking them."""
     ratio, v = _ratios(log_p, t)
     return ratio / (1 + v)
 
 
+def predictives(log_p: Array, t: Array) -> Array:
+    """Return q of finite log-probabilities (..., C) and xᵀg (..., 1), without checking them."""
+    xp = namespace(log_p)
+    terms = genies(log_p, t)
+    return terms / xp.sum(terms, axis=-1, keepdims=True)
+
+
 def _ratios(log_p: Array, t: Array) -> tuple[Array, Array]:
     """Return r = p^(1 − t) and v = r − p."""
-    xp = compat.array_namespace(log_p)
+    xp = namespace(log_p)
     ratio = xp.exp((1 - t) * log_p)
     return ratio, ratio * -xp.expm1(t * log_p)
 
@@ -150,7 +157,7 @@ def _ratios(log_p: Array, t: Array) -> tuple[Array, Array]:
 def _prepared(probabilities: Array, xtg: Array, *, log: bool) -> tuple[Any, Array, Array, Any]:
     """Return the namespace, log p (..., C) and xᵀg (..., 1) in working precision, and the caller's dtype."""
     p = as_array(probabilities)
-    xp = compat.array_namespace(p)
+    xp = namespace(p)
     _check_probabilities(p)
     t = xtg if type(xtg) is type(p) else like(p, to_numpy(xtg), working_dtype(xp, p))
     _check_xtg(p, t)
@@ -184,9 +191,9 @@ def _check_xtg(p: Array, t: Array) -> None:
 
 
 def _check_ranges(p: Array, t: Array, *, log: bool) -> None:
-    """Refuse values out of range; only on NumPy, where looking costs no device synchronisation."""
+    """Raise ``ValueError`` for values out of range; only on NumPy, where looking needs no device synchronisation."""
     low, high = (-math.inf, 0.0) if log else (0.0, 1.0)
-    slack = 4 * compat.array_namespace(p).finfo(p.dtype).eps
+    slack = 4 * namespace(p).finfo(p.dtype).eps
     if not bool(((p >= low) & (p <= high + slack)).all()):
         bad = p[~((p >= low) & (p <= high + slack))][0]
         kind = "log-probabilities must be at most 0" if log else "probabilities must lie in [0, 1]"

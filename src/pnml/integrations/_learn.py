@@ -1,11 +1,8 @@
-"""Fitting a detector on the batches of somebody else's loader."""
+"""Fit a detector on the batches of another library's loader."""
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING
-
-from pnml.pytorch.guard import ZeroEmbeddingWarning
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,23 +13,17 @@ if TYPE_CHECKING:
 
 
 def learn(detector: Detector, batches: Iterable[Tensor]) -> Detector:
-    """Fit a detector on batches of features (n, M), as many as there are; rows of zeros have no direction to learn.
+    """Fit a detector on batches of features (n, M), and decompose what was summed.
 
     >>> import torch
     >>> from pnml import Detector
-    >>> batches = torch.eye(3).split(2)
-    >>> learn(Detector(torch.eye(3)), batches).correlation.count
-    3
+    >>> batches = torch.eye(4)[:, :3].split(2)
+    >>> learn(Detector(torch.eye(3), embedding_scale="natural"), batches).correlation.count
+    4
     """
-    left_out = 0
     for features in batches:
-        has_length = (features != 0).any(dim=1)
-        left_out += int((~has_length).sum())
-        if has_length.any():
-            detector.partial_fit(features[has_length])
+        detector.partial_fit(features)
     if detector.correlation.count == 0:
-        raise ValueError("there is no in-distribution sample to fit on: the loader must yield some, with features")
-    if left_out:
-        message = f"{left_out} training samples have features of zeros only, which have no direction: left out"
-        warnings.warn(message, ZeroEmbeddingWarning, stacklevel=3)
+        raise ValueError("expected at least one in-distribution sample with features that are not all zero, got none")
+    _ = detector.subspace  # now, so that warnings come from the fit and the first score is fast
     return detector

@@ -12,17 +12,17 @@ from pnml.core.sample import RowSample
 
 
 def is_distributed() -> bool:
-    """Tell whether a process group of more than one rank is up."""
+    """Return whether a process group of more than one rank is up."""
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
 def is_first_rank() -> bool:
-    """Tell whether this is the rank that speaks for all, or the only one."""
+    """Return whether this is the rank that speaks for all, or the only one."""
     return not is_distributed() or dist.get_rank() == 0
 
 
 def agree_over_ranks(head_name: str | None) -> str | None:
-    """Give the name of the head that the ranks with data found; None when none has any."""
+    """Return the name of the head that the ranks with data found; None when none has any."""
     if not is_distributed():
         return head_name
     names: list[str | None] = [None] * dist.get_world_size()
@@ -40,9 +40,9 @@ def sum_over_ranks(statistic: Correlation) -> Correlation:
     """
     if not is_distributed():
         return statistic
-    shapes: list[tuple[int, int]] = [(0, 0)] * dist.get_world_size()
-    dist.all_gather_object(shapes, (statistic.count, statistic.n_features or 0))
-    counts, widths = zip(*shapes, strict=True)
+    shapes: list[tuple[int, int, int]] = [(0, 0, 0)] * dist.get_world_size()
+    dist.all_gather_object(shapes, (statistic.count, statistic.left_out, statistic.n_features or 0))
+    counts, left_out, widths = zip(*shapes, strict=True)
     width, count = max(widths), sum(counts)
     if any(w not in {0, width} for w in widths):
         raise ValueError(f"the ranks' embeddings differ in width: {sorted(set(widths))}")
@@ -56,7 +56,9 @@ def sum_over_ranks(statistic: Correlation) -> Correlation:
     held = to_numpy(total)
     matrix = held[:-1].reshape(width, width)
     sample = _sample_over_ranks(statistic.sample)
-    return Correlation.restore(matrix, count, held[-1], unit_norm=statistic.unit_norm, sample=sample)
+    return Correlation.restore(
+        matrix, count, held[-1], unit_norm=statistic.unit_norm, sample=sample, left_out=sum(left_out)
+    )
 
 
 def _sample_over_ranks(sample: RowSample | None) -> RowSample | None:

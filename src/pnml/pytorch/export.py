@@ -11,13 +11,15 @@ from torch import Tensor, nn
 
 from pnml.backend.extras import require
 from pnml.backend.files import atomic_path
-from pnml.core.detector import assess
+from pnml.core.scorer import compute_terms
 from pnml.pytorch.guard import device_of, inputs_of
 
 if TYPE_CHECKING:
     import os
 
     from pnml.pytorch.guard import Guard
+
+_CONSTANTS = ("weight", "bias", "whitening", "null_space")
 
 OUTPUTS = ("logits", "probabilities", "regret", "p_value", "is_ood")
 
@@ -43,36 +45,25 @@ class GuardGraph(nn.Module):
         super().__init__()
         detector = guard.fitted()
         self.guard = guard
-        self.options: dict[str, Any] = {
-            "embedding_scale": detector.embedding_scale,
-            "label_noise": detector.label_noise,
-        }
-        self.outside_limits = detector.subspace.outside_limits
-        weight, bias = detector.scaled_head
-        constants = {
-            "weight": weight.T,
-            "bias": bias,
-            "whitening": detector.subspace.whitening,
-            "null_space": detector.subspace.null_space,
-        }
+        self.scoring = detector.model
         self.threshold = detector.threshold
+        device, reference = device_of(guard.model), torch.empty(0, dtype=torch.float64)
+        for name, values in zip(_CONSTANTS, self.scoring.constants.to(reference), strict=True):
+            self.register_buffer(name, values.to(device).contiguous(), persistent=False)
         if self.threshold is not None:
-            constants["scores"] = self.threshold.scores
-        device = device_of(guard.model)
-        for name, values in constants.items():
-            self.register_buffer(name, torch.tensor(values, device=device).contiguous(), persistent=False)
+            self.register_buffer("scores", torch.tensor(self.threshold.scores, device=device), persistent=False)
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """What the outputs are, in order."""
+        """The names of the outputs, in order."""
         return OUTPUTS if self.threshold is not None else OUTPUTS[:3]
 
     def forward(self, *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
         """Run the model and its regret on a batch."""
         logits, embeddings = self.guard.run(args, kwargs)
-        head, basis = (self.weight, self.bias), (self.whitening, self.null_space)
-        outside_limits = self.outside_limits(torch.finfo(embeddings.dtype).eps)
-        *_, regret = assess(embeddings.double(), head, basis, outside_limits, **self.options)
+        constants = tuple(getattr(self, name) for name in _CONSTANTS)
+        terms = compute_terms(embeddings.double(), constants, self.scoring, torch.finfo(embeddings.dtype).eps)
+        regret = terms.regret(self.scoring.largest_regret)
         regret = torch.where(embeddings.isfinite().all(dim=-1), regret, torch.nan)
         regret = regret.to(torch.float64 if embeddings.dtype == torch.float64 else torch.float32)
         outputs = (logits, logits.float().softmax(dim=-1), regret)

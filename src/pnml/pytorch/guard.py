@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from pnml.backend.progress import track
-from pnml.core.calibration import Threshold, calibrate
 from pnml.core.correlation import Correlation
-from pnml.core.detector import Detector, head_digest
+from pnml.core.detector import Detector
+from pnml.core.last_layer import head_digest
 from pnml.pytorch.distributed import agree_over_ranks, gather_over_ranks, is_first_rank, sum_over_ranks
 from pnml.pytorch.head import eager, find_head, linear_layers, logits_of, record_calls, unwrapped
 
@@ -21,18 +19,15 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Iterator
 
+    from pnml.core.calibration import Threshold
     from pnml.core.result import Result
     from pnml.core.scaling import EmbeddingScale
 
 _LABELS = ("labels", "label", "targets", "target", "y")
 
 
-class ZeroEmbeddingWarning(UserWarning):
-    """Some training samples leave no feature of the network active, and were left out of the fit."""
-
-
 def guard(model: nn.Module, *, head: str | None = None, embedding_scale: EmbeddingScale = "auto") -> Guard:
-    """Put a guard around a trained classifier.
+    """Return a guard around a trained classifier.
 
     >>> network = nn.Sequential(nn.Linear(8, 4), nn.Tanh(), nn.Linear(4, 3))
     >>> images = torch.rand(64, 8, generator=torch.Generator().manual_seed(0))
@@ -93,25 +88,13 @@ class Guard(nn.Module):
             progress: show a progress bar on stderr.
         """
         statistic = Correlation(unit_norm=self.embedding_scale != "natural")
-        left_out = 0
-
-        def add(embeddings: Tensor) -> None:
-            nonlocal left_out
-            has_length = (embeddings != 0).any(dim=-1)
-            if statistic.unit_norm and not bool(has_length.all()):
-                left_out += int((~has_length).sum())
-                embeddings = embeddings[has_length]
-            statistic.update(embeddings)
-
-        self._each_batch(loader, add, "fit", progress=progress)
-        if left_out:
-            message = f"{left_out} training samples have an embedding of zeros only, which has no direction: left out"
-            warnings.warn(message, ZeroEmbeddingWarning, stacklevel=2)
+        self._each_batch(loader, statistic.update, "fit", progress=progress)
         self.head_name = agree_over_ranks(self.head_name)
         statistic = sum_over_ranks(statistic)
-        if statistic.count == 0:
+        if statistic.count + statistic.left_out == 0:
             raise ValueError("the loader yielded no samples: nothing to fit")
         self.detector = Detector(*_arrays_of(self.head), embedding_scale=self.embedding_scale).merge(statistic)
+        _ = self.detector.subspace  # decomposed now, so that warnings come from here and the first call is fast
         return self
 
     def calibrate(
@@ -141,22 +124,14 @@ class Guard(nn.Module):
         scores = gather_over_ranks(torch.cat(parts))
         if len(scores) == 0:
             raise ValueError("the loader yielded no samples: nothing to calibrate on")
-        source = "leave-one-out" if leave_one_out else "held-out"
-        detector.threshold = calibrate(scores, false_alarm_rate=false_alarm_rate, source=source)
-        return detector.threshold
+        return detector.set_threshold(scores, false_alarm_rate=false_alarm_rate, leave_one_out=leave_one_out)
 
     def forward(self, *args: Any, **kwargs: Any) -> Result:
-        """Run the model and say how far each of its predictions can be trusted.
-
-        Takes what the model takes. The result's ``logits`` are the model's own.
-        """
+        """Run the model on what it takes, and return its logits with regrets, p-values and decisions."""
         detector = self.fitted()
         with self.eval_no_grad():
             logits, embeddings = self.run(args, kwargs)
-            with torch.autocast(logits.device.type, enabled=False):
-                result = detector(embeddings)
-                probabilities = logits.softmax(dim=-1, dtype=result.regret.dtype)
-        return replace(result, logits=logits, prediction=logits.argmax(dim=-1), probabilities=probabilities)
+            return detector(embeddings, logits=logits)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the detector to a safetensors file; the model is saved by you, as ever."""
@@ -184,7 +159,7 @@ class Guard(nn.Module):
         return self
 
     def fitted(self) -> Detector:
-        """Give the detector, or say that there is none yet."""
+        """Return the detector; raise ``ValueError`` before :meth:`fit` or :meth:`load`."""
         if self.detector is None:
             raise ValueError("the guard is not fitted: call fit(train_loader) or load(path) first")
         return self.detector
@@ -203,13 +178,12 @@ class Guard(nn.Module):
                     self.head_name = find_head(self._plain, args, kwargs, named=self.head_name)
                 _, embeddings = self.run(args, kwargs)
                 try:
-                    with torch.autocast(embeddings.device.type, enabled=False):
-                        consume(embeddings)
+                    consume(embeddings)
                 except ValueError as error:
                     raise ValueError(f"batch {number} of the loader: {error}") from error
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, Tensor]:
-        """Run the model and give its logits and the embeddings that entered its head."""
+        """Run the model; return its logits and the embeddings that entered its head."""
         with record_calls(self.head) as calls:
             logits = logits_of(eager(self._plain)(*args, **kwargs))
         entered = [call for call in calls if call.output is logits] or calls
@@ -222,8 +196,8 @@ class Guard(nn.Module):
 
     @contextmanager
     def eval_no_grad(self) -> Iterator[None]:
-        """Evaluate without gradients, and leave every module's mode as it was."""
-        training = [module for module in self.model.modules() if module.training]
+        """Put every module into eval mode and record no gradients; restore every module's mode on leaving."""
+        training = _training_modules(self.model)
         try:
             for module in training:
                 module.training = False
@@ -234,8 +208,22 @@ class Guard(nn.Module):
                 module.training = True
 
 
+def _training_modules(model: nn.Module) -> list[nn.Module]:
+    """Return the modules that are in training mode; ``model.modules()`` takes several times as long to walk."""
+    found, waiting, seen = [], [model], set()
+    while waiting:
+        module = waiting.pop()
+        if id(module) in seen:
+            continue
+        seen.add(id(module))
+        if module.training:
+            found.append(module)
+        waiting += [child for child in module._modules.values() if child is not None]  # noqa: SLF001 - read only
+    return found
+
+
 def device_of(model: nn.Module) -> torch.device:
-    """Give the device of a model's first parameter: where its inputs go."""
+    """Return the device of a model's first parameter, where its inputs go."""
     return next((p.device for p in model.parameters()), torch.device("cpu"))
 
 

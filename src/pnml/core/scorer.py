@@ -1,0 +1,233 @@
+"""From embeddings to regrets, by matrix products: exactly in float64, or faster in float32 with an error bound.
+
+A :class:`Scorer` returns the regret of every row and whether it can be trusted. The detector computes in float32 what
+came in float32, and sends rows that float32 cannot be trusted with to float64.
+
+**The bound.** A sum of M products xᵀw computed in float32 is off by at most ``M u |x|ᵀ|w|``, u = 2⁻²⁴; the bound used
+here is ``2 √M u |x|ᵀ|w|``, which independent rounding errors exceed with negligible probability. With W the whitening,
+√h = ‖Wᵀx‖ is therefore off by at most ``2 √M u Σ_k |x_k| ‖W_k‖``, where ‖W_k‖² is the k-th diagonal entry of S⁺. A
+typical training row has x_k² = S_kk / N and h = rank / N, so the relative error of its √h is about ::
+
+    2 √M u Σ_k √(S_kk S⁺_kk) / √rank
+
+The products under the root are variance inflation factors: float32 does not fail at the condition number of S, because
+a weak feature does no harm, but at features that are nearly linear combinations of others.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from pnml.backend.arrays import DeviceConstants, namespace
+from pnml.backend.rows import SMALLEST_NORM, by_chunk, row_norms, squares, wide_dtype
+from pnml.core import theorem
+from pnml.core.subspace import leave_one_out, leverage, xtg
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pnml.backend.arrays import Array
+    from pnml.core.model import ScoringModel
+
+LARGEST_ERROR = 0.01
+"""The largest relative error of a regret computed in float32; rows that may exceed it are computed in float64."""
+
+_SMALLEST_REGRET = 1e-30  # below it, float32 runs out of exponents
+_ROUNDING = 2.0**-24
+
+
+class Scorer(Protocol):
+    """Computes the regrets of embeddings."""
+
+    def score(self, x: Array, eps: float) -> tuple[Array, Array]:
+        """Return the regrets of embeddings, and which of them can be trusted.
+
+        Args:
+            x: embeddings of NumPy, or of a library on a GPU, shape (n, M).
+            eps: the precision in which the embeddings came, which decides when one is outside the training span.
+
+        Returns:
+            The regret in nats and whether it can be trusted, both of shape (n,).
+        """
+
+
+class Terms(NamedTuple):
+    """What the regret of n embeddings is computed from.
+
+    Attributes:
+        log_p: the logarithms of the model's probabilities, label noise included, (n, C).
+        p: the probabilities, where label noise keeps them clear of 0; None without label noise.
+        xtg: xᵀg, (n, 1).
+        has_direction: whether the embedding can be scaled to norm 1, (n,).
+    """
+
+    log_p: Array
+    p: Array | None
+    xtg: Array
+    has_direction: Array
+
+    def regret(self, largest: float) -> Array:
+        """Return the regret, (n,); ``largest`` for embeddings without a direction."""
+        xp = namespace(self.log_p)
+        found = theorem.regrets(self.log_p, self.xtg, self.p)
+        return xp.where(self.has_direction, found, xp.full_like(found, largest))
+
+
+def compute_terms(
+    x: Array, constants: tuple[Array, ...], model: ScoringModel, eps: float, *, as_if_unseen: bool = False
+) -> Terms:
+    """Compute the terms of embeddings (n, M) in the dtype that x and the constants share.
+
+    Args:
+        x: embeddings.
+        constants: ``model.constants`` in the library, on the device and in the dtype of ``x``.
+        model: what is scored with.
+        eps: the precision in which the embeddings came, which decides when one is outside the training span.
+        as_if_unseen: the embeddings are training rows, to be scored as if each had been left out of the fit.
+    """
+    weight, bias, whitening, null_space = constants
+    xp = namespace(x)
+    norms = row_norms(x)
+    has_direction = xp.ones_like(norms, dtype=xp.bool)
+    if model.unit_norm:
+        has_direction = norms > SMALLEST_NORM
+        x = x / xp.where(has_direction, norms, xp.ones_like(norms))[:, None]
+    logits = x @ weight + bias
+    h = leverage(x, whitening, null_space, model.subspace.outside_limits(eps))
+    t = xtg(leave_one_out(h, model.subspace.relative_error) if as_if_unseen else h)
+    t = xp.where(has_direction, t, xp.ones_like(t))[:, None]
+    if not model.label_noise:
+        return Terms(theorem.log_softmax(logits), None, t, has_direction)
+    p = theorem.noisy_softmax(logits, model.label_noise)
+    return Terms(xp.log(p), p, t, has_direction)
+
+
+class Float64Scorer:
+    """Regrets in float64, exact to rounding whatever the precision of the embeddings."""
+
+    def __init__(self, model: ScoringModel) -> None:
+        self.model = model
+
+    def score(self, x: Array, eps: float) -> tuple[Array, Array]:
+        """Return the regret of embeddings (n, M), and whether it is finite: it is not where an embedding is not."""
+        regret = self.regret(x, eps)
+        return regret, namespace(x).isfinite(regret)
+
+    def regret(self, x: Array, eps: float, *, as_if_unseen: bool = False) -> Array:
+        """Return the regret of embeddings (n, M), or of training rows as if they had not been fitted on."""
+        largest = self.model.largest_regret
+        return self._by_chunk(lambda terms: terms.regret(largest), x, eps, as_if_unseen=as_if_unseen)
+
+    def predictive(self, x: Array, eps: float) -> Array:
+        """Return the pNML probabilities q of embeddings (n, M), shape (n, C)."""
+        return self._by_chunk(lambda terms: theorem.predictives(terms.log_p, terms.xtg), x, eps)
+
+    def xtg(self, x: Array, eps: float) -> Array:
+        """Return xᵀg of embeddings (n, M), shape (n,)."""
+        return self._by_chunk(lambda terms: terms.xtg[:, 0], x, eps)
+
+    def logits(self, x: Array, eps: float) -> Array:  # noqa: ARG002 - called as the others are
+        """Return the logits of the last layer for embeddings (n, M) as they are, shape (n, C)."""
+        weight, bias = self.model.head.to(x, wide_dtype(x))
+        return by_chunk(lambda chunk: chunk @ weight + bias, x, wide_dtype(x), self.model.width)
+
+    def _by_chunk(
+        self, function: Callable[[Terms], Array], x: Array, eps: float, *, as_if_unseen: bool = False
+    ) -> Array:
+        model, dtype = self.model, wide_dtype(x)
+        constants = model.constants.to(x, dtype)
+
+        def apply(chunk: Array) -> Array:
+            return function(compute_terms(chunk, constants, model, eps, as_if_unseen=as_if_unseen))
+
+        return by_chunk(apply, x, dtype, model.width)
+
+
+class Float32Scorer:
+    """Regrets in float32, each with a bound on its error.
+
+    Attributes:
+        typical_error: the bound on the relative error of a typical training row's leverage.
+    """
+
+    def __init__(self, model: ScoringModel) -> None:
+        self.model, subspace = model, model.subspace
+        weight, bias = model.centred_head
+        sum_error = (min(model.n_features, 2 * math.sqrt(model.n_features)) + 4) * _ROUNDING
+        # How far rounding reaches per unit of each feature, (M, 2): into √h, and into the length outside the span.
+        reach = sum_error * np.sqrt(np.stack([squares(subspace.whitening), squares(subspace.null_space)], axis=1))
+        strength = np.sqrt(squares(subspace.eigenvectors * np.sqrt(subspace.eigenvalues)))  # √S_kk
+        self.typical_error = 2 * float(strength @ reach[:, 0]) / math.sqrt(max(1, subspace.rank))
+        # How far rounding reaches into a logit: per unit of the embedding's norm, and from the bias.
+        self._logit_errors = (
+            sum_error * float(np.linalg.norm(weight, axis=0).max()),
+            4 * _ROUNDING * float(np.abs(bias).max()),
+        )
+        self._reach = DeviceConstants(reach)
+
+    @property
+    def is_accurate(self) -> bool:
+        """Whether most regrets will be within ``LARGEST_ERROR``, judged by the training set."""
+        return self.model.subspace.rank > 0 and self.typical_error <= LARGEST_ERROR
+
+    def score(self, x: Array, eps: float) -> tuple[Array, Array]:
+        """Return the regret of embeddings (n, M) in float32, and which are certainly within ``LARGEST_ERROR``."""
+        xp, model = namespace(x), self.model
+        constants = model.constants.to(x, xp.float32) + self._reach.to(x, xp.float32)
+        limits = model.subspace.outside_limits(eps)
+        found: tuple[Array, Array] = by_chunk(
+            lambda chunk: self._score_chunk(xp, chunk, constants, limits), x, xp.float32, model.width
+        )
+        return found
+
+    def _score_chunk(
+        self, xp: Any, x: Array, constants: tuple[Array, ...], limits: tuple[float, float]
+    ) -> tuple[Array, Array]:
+        weight, bias, whitening, null_space, reach = constants
+        model = self.model
+        squared_norms = squares(x)
+        norms = xp.sqrt(squared_norms)
+        z = x @ weight
+        h = leverage(x, whitening, null_space, limits)
+        reached = xp.abs(x) @ reach
+        error = reached[:, 0] / xp.sqrt(h)  # relative, of √h
+        if model.unit_norm:  # products are scaled instead of rows: there are fewer of them
+            z /= norms[:, None]
+            h = h / squared_norms
+        z += bias
+        t = xtg(h)
+        regret, steepness = self._regret_of(xp, z, t)
+        per_norm, constant = self._logit_errors
+        logit_error = constant + (per_norm if model.unit_norm else per_norm * norms)
+        # An error of √h moves the regret by at most (1 − t)(1 + t max|log p|) times itself, twice for the square.
+        error = error * (2 + error) * (1 - t) * (1 + t * steepness) + 6 * (logit_error + _ROUNDING * steepness)
+        trusted = (error <= LARGEST_ERROR) & (regret > _SMALLEST_REGRET)
+        # No square overflowed or vanished on the way.
+        trusted &= (squared_norms > 1e-30) & (squared_norms < 1e30) & (reached[:, 0] < 1e10)
+        if null_space.shape[1]:  # rounding may move the length outside the span by a tenth of its limit
+            trusted &= reached[:, 1] <= 0.1 * math.sqrt(limits[0]) * norms
+        return regret, trusted
+
+    def _regret_of(self, xp: Any, z: Array, t: Array) -> tuple[Array, Any]:
+        """Return the regret of logits (n, C) and xᵀg (n,), and the largest |log p|; the logits are overwritten."""
+        noise, n_classes = self.model.label_noise, z.shape[-1]
+        if not noise:
+            log_p = theorem.log_softmax(z)
+            return theorem.regrets(log_p, t[:, None]), -xp.min(log_p, axis=-1)
+        z -= xp.max(z, axis=-1, keepdims=True)
+        p = xp.exp(z)
+        p *= ((1 - noise) / p.sum(-1))[:, None]
+        p += noise / n_classes
+        # theorem.regrets(log p, t, p) without its temporary arrays, which would take half of the time.
+        log_p = xp.log(p)
+        log_p *= -t[:, None]
+        v = xp.expm1(log_p)
+        v *= p
+        p -= 1
+        p *= v
+        v += 1
+        p /= v
+        return xp.log1p(-p.sum(-1)), math.log(n_classes / noise)
