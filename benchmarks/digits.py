@@ -1,6 +1,6 @@
 """The digits tables of the PyTorch and scikit-learn guides: what is flagged over many trainings, and three scores.
 
-Example: python benchmarks/digits.py --trainings 20 --out results/cpu/digits.json
+Example: python benchmarks/digits.py --trainings 20 --out results/digits-cpu.json
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 there, and goes on where it stopped when it is started again: every command is one of ``pnml train`` or ``pnml bench``,
 and both resume. Trainings come first, in the order of the list; ODIN and Gram, which leave a GPU no room for others,
 when all else is done.
-Weights go to ``runs/``, results to ``results/retrained``, what the commands print to ``runs/logs``.
+Weights go to ``runs/``, results to the study ``retrained`` of ``results/``, what the commands print to ``runs/logs``.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def jobs(runs: Path, results: Path) -> tuple[list[Job], list[Job]]:
 
 def _bench(model: str, ind: str, methods: str, weights: Path, results: Path) -> Job:
     words = ["bench", "--model", model, "--ind", ind, "--ood", ",".join(OOD[ind]), "--method", methods]
-    words += ["--checkpoint", str(weights), "--out", str(results)]
+    words += ["--checkpoint", str(weights), "--out", str(results), "--study", "retrained"]
     return Job(f"bench_{weights.stem}_{methods.replace(',', '-')}", words, weights)
 
 
@@ -103,7 +103,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=1, help="commands at a time")
     parser.add_argument("--runs", type=Path, default=Path("runs"))
-    parser.add_argument("--results", type=Path, default=Path("results/retrained"))
+    parser.add_argument("--results", type=Path, default=Path("results"))
     parser.add_argument("--list", action="store_true", help="print the commands and run none")
     args = parser.parse_args()
     first, heavy = jobs(args.runs, args.results)

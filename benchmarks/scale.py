@@ -145,7 +145,7 @@ def main() -> None:
     parser.add_argument("--cpus", type=int, default=os.cpu_count(), help="threads of plain, cores of Ray")
     parser.add_argument("--engines", default="plain,ray", help="plain, or plain,ray")
     parser.add_argument("--folder", type=Path, help="where the embeddings are made for the while")
-    parser.add_argument("--out", type=Path, default=Path("results/cpu/scale.json"))
+    parser.add_argument("--out", type=Path, default=Path("results/scale-cpu.json"))
     parser.add_argument(
         "--fill", type=Path, metavar="PAGE", help="put the record --out into this page; measure nothing"
     )

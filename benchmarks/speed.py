@@ -3,7 +3,7 @@
 Contenders take turns; a fixed calculation before and after each sample tells whether the machine was busy with other
 things, and such samples are dropped. What the machine itself can do, its matrix products, takes its turns too.
 
-    python benchmarks/speed.py                  # ten minutes on two quiet cores; results/speed.json, docs/images
+    python benchmarks/speed.py                  # ten minutes on two quiet cores; results/speed-cpu.json, docs/images
     python benchmarks/speed.py --quick          # a minute, a smaller grid, nothing written
     python benchmarks/speed_tables.py           # put the records into docs/speed.md
 """
@@ -31,8 +31,8 @@ from speed_timing import Referee
 
 from pnml import Correlation
 from pnml.backend.progress import track
+from pnml.bench.environment import environment
 from pnml.bench.memory import watched_memory
-from pnml.bench.results import environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,11 +151,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a small grid, to see that everything runs")
     parser.add_argument("--embeddings", type=Path, help="folder of <network>.safetensors, to show the collapse on too")
-    parser.add_argument("--out", type=Path, help="where the JSON goes; results/speed.json, with --quick nowhere")
+    parser.add_argument("--out", type=Path, help="where the JSON goes; results/speed-cpu.json, with --quick nowhere")
     parser.add_argument("--images", type=Path, help="where the plots go; docs/images, with --quick nowhere")
     options = parser.parse_args()
     if not options.quick:
-        options.out = options.out or Path("results/speed.json")
+        options.out = options.out or Path("results/speed-cpu.json")
         options.images = options.images or Path("docs/images")
     width, classes = (64, 10) if options.quick else (WIDTH, CLASSES)
     before = os.getloadavg()[0]

@@ -1,6 +1,6 @@
 """The records of the speed benchmarks as tables, and into the page that shows them.
 
-Example: python benchmarks/speed_tables.py    # results/speed.json and results/h200/speed.json into docs/speed.md
+Example: python benchmarks/speed_tables.py    # results/speed-cpu.json and results/speed-h200.json into docs/speed.md
 """
 
 from __future__ import annotations
@@ -149,8 +149,8 @@ def to(path: Path) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cpu", type=Path, default=Path("results/speed.json"))
-    parser.add_argument("--gpu", type=Path, default=Path("results/h200/speed.json"))
+    parser.add_argument("--cpu", type=Path, default=Path("results/speed-cpu.json"))
+    parser.add_argument("--gpu", type=Path, default=Path("results/speed-h200.json"))
     parser.add_argument("--page", type=Path, default=Path("docs/speed.md"))
     options = parser.parse_args()
     page = options.page.read_text(encoding="utf-8")

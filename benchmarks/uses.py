@@ -1,8 +1,8 @@
 """The numbers of the guide to the other uses of the regret: refusing, calibration, labelling, adversarial images.
 
 Example:
-  python benchmarks/uses.py --network resnet-20_cifar10.safetensors --out results/cpu/uses.json
-  python benchmarks/uses_pictures.py results/cpu/uses.json --out out/figures
+  python benchmarks/uses.py --network resnet-20_cifar10.safetensors --out results/uses-cpu.json
+  python benchmarks/uses_pictures.py results/uses-cpu.json --out out/figures
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from pnml import Detector
 from pnml.backend.files import atomic_path
 from pnml.backend.progress import track
 from pnml.bench import data, zoo
+from pnml.bench.environment import environment
 from pnml.bench.methods.msp import msp_score
 from pnml.bench.methods.view import View, concatenate, forward
-from pnml.bench.results import environment
 from pnml.core.detector import FewRowsWarning
 from pnml.core.scaling import EMBEDDING_SCALES
 from pnml.metrics import auroc

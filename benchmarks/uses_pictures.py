@@ -1,6 +1,6 @@
 """The pictures of the guide to the other uses of the regret, from the record that benchmarks/uses.py wrote.
 
-Example: python benchmarks/uses_pictures.py results/cpu/uses.json --out out/figures
+Example: python benchmarks/uses_pictures.py results/uses-cpu.json --out out/figures
 """
 
 from __future__ import annotations

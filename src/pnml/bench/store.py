@@ -193,8 +193,10 @@ def _append(path: Path, text: str, header: str = "") -> None:
     """Append text in one write, after the header in a new file, in place of a last line that was cut off."""
     with path.open("a+b") as file:
         file.seek(0)
-        whole = file.read().rfind(b"\n") + 1
-        file.truncate(whole)
+        content = file.read()
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):  # never otherwise: another process may have appended a line meanwhile
+            file.truncate(whole)
         file.write((text if whole else header + text).encode())
 
 
