@@ -117,15 +117,18 @@ class ResultStore:
             plus = Metrics(*(float(row[name]) for name in _WITH_PNML)) if row["auroc_with_pnml"] else None
             scores = Scores(Metrics(*(float(row[name]) for name in _METRICS)), plus)
         return Result(
-            **{name: row[name] for name in (*_KEY, "date")},
-            **{name: row[name] or None for name in _TEXTS},
+            **{name: row[name] for name in _KEY},
+            checkpoint=row["checkpoint"] or None,
             scores=scores,
             counts={part: int(row[name]) for part, name in _COUNTS.items() if row[name]},
             seeds=tuple(map(int, row["seeds"].split())),
             accuracy=number("accuracy"),
             rank=number("rank", int),
             memory_bytes=number("memory_bytes", int),
+            memory_device=row["memory_device"] or None,
             seconds={stage: float(row[name]) for stage, name in _SECONDS.items() if row[name]},
+            date=row["date"],
+            reason=row["reason"] or None,
             settings=self._settings.find(row["settings"]).get("values", {}),
             run=Run(**self._runs.find(row["run"])),
         )
