@@ -1,15 +1,29 @@
-"""Every Python snippet of the README and the guides runs, in the order a reader meets them."""
+"""Every Python snippet of the README and the documents runs, in the order a reader meets them."""
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+import pnml
+
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+A_MODEL_AND_LOADERS = """
+import torch
+
+model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+images = torch.rand(100, 3, 4, 4)
+train_set = val_set = torch.utils.data.TensorDataset(images)
+train_loader = val_loader = torch.utils.data.DataLoader(train_set, batch_size=20)
+"""
 
 _BLOCK = re.compile(
     r"(?:^<!--\s*not run(?P<reason>(?:(?!-->).)*)-->\s*\n)?^```python[^\n]*\n(?P<code>.*?)^```\s*$",
@@ -37,9 +51,10 @@ def python_blocks(text: str) -> list[Block]:
     return blocks
 
 
-def run_blocks(text: str, filename: str) -> dict[str, Any]:
-    """Run the blocks in one namespace, with the page's own line numbers in tracebacks."""
+def run_blocks(text: str, filename: str, before: str = "") -> dict[str, Any]:
+    """Run the blocks after ``before`` in one namespace, with the page's own line numbers in tracebacks."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
+    exec(before, namespace)  # noqa: S102
     for block in python_blocks(text):
         if block.reason_not_to_run is None:
             padded = "\n" * (block.line - 1) + block.code
@@ -50,11 +65,23 @@ def run_blocks(text: str, filename: str) -> dict[str, Any]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    run_blocks(page.read_text(encoding="utf-8"), str(page))
+    before = A_MODEL_AND_LOADERS if page.name == "README.md" else ""
+    run_blocks(page.read_text(encoding="utf-8"), str(page), before)
 
 
-def test_there_are_guides() -> None:
-    assert len(PAGES) > 1
+def test_the_script_for_several_processes_runs(tmp_path: Path) -> None:
+    guide = (ROOT / "docs" / "guides" / "pytorch.md").read_text(encoding="utf-8")
+    script = re.search(r"cat > fit_guard.py <<'EOF'\n(.*?)^EOF$", guide, re.MULTILINE | re.DOTALL)
+    assert script is not None
+    (tmp_path / "fit_guard.py").write_text(script[1], encoding="utf-8")
+    (tmp_path / "mine.py").write_text(A_MODEL_AND_LOADERS, encoding="utf-8")
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "fit_guard.py"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(torchrun, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    detector = pnml.Detector.load(tmp_path / "detector.safetensors")
+    assert detector.correlation.count == 100
+    assert detector.threshold is not None
 
 
 PAGE = """\
