@@ -1,4 +1,4 @@
-"""The page in a real browser: what a reader sees, hears and moves."""
+"""Test the page in a browser: charts, slider, keyboard, accessibility and layout."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sklearn.metrics import roc_auc_score
 
 from pnml.report import Report, ScoredSet, Table, write_report
 
-from .made import comparison, scored, unlabelled
+from .factories import comparison, scored, unlabelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 
 CONTRAST = """() => {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
@@ -41,7 +41,7 @@ CONTRAST = """() => {
     for (let one = element; one; one = one.parentElement) {
       const colour = rgba(getComputedStyle(one).backgroundColor);
       if (colour[3] === 255) return colour;
-      if (colour[3] !== 0) throw new Error("half a background");
+      if (colour[3] !== 0) throw new Error("translucent background");
     }
     return rgba(getComputedStyle(document.documentElement).backgroundColor);
   };
@@ -73,14 +73,14 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def opened(window: Page, path: Path, *, width: int = 1280, scheme: Any = "light") -> Iterator[Page]:
-    """Open a page, and see to it that nothing goes wrong in it and nothing is asked of any network."""
-    wrong: list[str] = []
-    asked: list[str] = []
+    """Open a page, and check that it causes no errors and no network requests."""
+    errors: list[str] = []
+    requests: list[str] = []
     listeners: dict[Any, Any] = {
-        "console": lambda message: wrong.append(message.text),
-        "pageerror": lambda error: wrong.append(str(error)),
-        "dialog": lambda dialog: wrong.append(dialog.message),
-        "request": lambda request: asked.append(request.url),
+        "console": lambda message: errors.append(message.text),
+        "pageerror": lambda error: errors.append(str(error)),
+        "dialog": lambda dialog: errors.append(dialog.message),
+        "request": lambda request: requests.append(request.url),
     }
     for event, listener in listeners.items():
         window.on(event, listener)
@@ -90,8 +90,8 @@ def opened(window: Page, path: Path, *, width: int = 1280, scheme: Any = "light"
     yield window
     for event, listener in listeners.items():
         window.remove_listener(event, listener)
-    assert wrong == []
-    assert [url for url in asked if not url.startswith("data:")] == [path.as_uri()]
+    assert errors == []
+    assert [url for url in requests if not url.startswith("data:")] == [path.as_uri()]
 
 
 def text_of(page: Page, selector: str) -> str:
@@ -105,7 +105,7 @@ def rate(page: Page, row: int) -> float:
 
 
 def check_rates(page: Page, report: Report) -> None:
-    """Every set's TPR or TNR, and the number flagged, are those of the threshold shown."""
+    """Check the TPR or TNR and the number flagged of every set at the displayed threshold."""
     threshold = page.evaluate("data.grid[state.step]")
     for row, one in enumerate(report.sets):
         kept = np.mean([value <= threshold for value in one.regret])
@@ -115,7 +115,7 @@ def check_rates(page: Page, report: Report) -> None:
         assert text_of(page, f".outcome tr[data-set='{row}'] .flagged") == f"{flagged:,}"
 
 
-def test_the_slider_moves_tpr_and_tnr_by_keyboard(window: Page, compared: Path) -> None:
+def test_slider_changes_rates_by_keyboard(window: Page, compared: Path) -> None:
     report = comparison()
     with opened(window, compared) as page:
         check_rates(page, report)
@@ -139,7 +139,7 @@ def test_the_slider_moves_tpr_and_tnr_by_keyboard(window: Page, compared: Path) 
         assert page.locator("#reset").is_disabled()
 
 
-def test_the_slider_moves_by_pointer(window: Page, compared: Path) -> None:
+def test_slider_changes_rates_by_pointer(window: Page, compared: Path) -> None:
     with opened(window, compared) as page:
         slider = page.locator("#threshold")
         for share in (0.3, 0.8):
@@ -151,10 +151,10 @@ def test_the_slider_moves_by_pointer(window: Page, compared: Path) -> None:
             line = float(page.locator("#histogram .threshold").get_attribute("x1") or "nan")
             assert plot["x"] + line == pytest.approx(
                 box["x"] + share * box["width"], abs=2
-            )  # it stands above the thumb
+            )  # the line is above the thumb
 
 
-def test_another_set_is_chosen_by_keyboard(window: Page, compared: Path) -> None:
+def test_set_is_selected_by_keyboard(window: Page, compared: Path) -> None:
     report = comparison()
     known, far, near = report.sets
     with opened(window, compared) as page:
@@ -166,17 +166,17 @@ def test_another_set_is_chosen_by_keyboard(window: Page, compared: Path) -> None
             assert known.baseline is not None
             assert one.baseline is not None
             baseline = 100 * roc_auc_score(labels, np.concatenate([known.baseline, one.baseline]))
-            assert f"Baseline {baseline:.1f}%" in text_of(page, "[data-metric=auroc] .beside")
+            assert f"Baseline {baseline:.1f}%" in text_of(page, "[data-metric=auroc] .details")
             assert one.name in text_of(page, "#histogram-legend")
             assert one.name in str(page.locator("#histogram").get_attribute("aria-label"))
-            hidden = [shelf.get_attribute("data-set") for shelf in page.locator(".shelf[hidden]").all()]
+            hidden = [gallery.get_attribute("data-set") for gallery in page.locator(".set-gallery[hidden]").all()]
             assert hidden == [str(3 - report.sets.index(one))]
             page.locator("input[name=set]:checked").focus()
             page.keyboard.press("ArrowRight")
         assert page.locator("input[name=set]:checked").get_attribute("value") == "1"
 
 
-def test_every_picture_loads_and_says_what_it_is(window: Page, compared: Path) -> None:
+def test_images_load_and_have_alt_texts(window: Page, compared: Path) -> None:
     with opened(window, compared) as page:
         widths = page.evaluate("[...document.images].map((image) => image.naturalWidth)")
         assert len(widths) == 3 * 24
@@ -184,12 +184,12 @@ def test_every_picture_loads_and_says_what_it_is(window: Page, compared: Path) -
         assert all(image.get_attribute("alt") for image in page.locator("img").all())
 
 
-def test_verdicts_follow_the_threshold(window: Page, compared: Path) -> None:
+def test_decisions_follow_the_threshold(window: Page, compared: Path) -> None:
     with opened(window, compared) as page:
         page.locator("#threshold").focus()
-        for key, verdict in (("Home", "flagged"), ("End", "kept")):
+        for key, decision in (("Home", "flagged"), ("End", "kept")):
             page.keyboard.press(key)
-            assert set(page.locator(".verdict").all_text_contents()) == {verdict}
+            assert set(page.locator(".decision").all_text_contents()) == {decision}
 
 
 @pytest.mark.parametrize("chart", ["histogram", "roc", "spectrum"])
@@ -216,7 +216,7 @@ def test_charts_are_read_by_pointer_and_by_keyboard(window: Page, compared: Path
         assert len(str(plot.get_attribute("aria-label"))) > 30
 
 
-def test_values_read_from_the_charts_are_right(window: Page, compared: Path) -> None:
+def test_chart_readouts_are_correct(window: Page, compared: Path) -> None:
     known, far, _ = comparison().sets
     with opened(window, compared) as page:
         page.locator("#histogram").focus()
@@ -238,7 +238,7 @@ def test_values_read_from_the_charts_are_right(window: Page, compared: Path) -> 
 
 
 @pytest.mark.parametrize(("chart", "rows"), [("histogram", 60), ("roc", 21), ("spectrum", 60)])
-def test_every_chart_is_also_a_table(window: Page, compared: Path, chart: str, rows: int) -> None:
+def test_every_chart_has_a_table(window: Page, compared: Path, chart: str, rows: int) -> None:
     with opened(window, compared) as page:
         page.locator(f"details[data-table={chart}] summary").click()
         page.wait_for_selector(f"details[data-table={chart}] td")
@@ -261,7 +261,7 @@ def reports() -> dict[str, Report]:
 
 
 @pytest.mark.parametrize("name", reports())
-def test_nothing_overflows_a_phone_and_every_word_is_readable(window: Page, tmp_path: Path, name: str) -> None:
+def test_layout_fits_a_phone_and_texts_have_contrast(window: Page, tmp_path: Path, name: str) -> None:
     path = write_report(reports()[name], tmp_path / "report.html")
     for scheme in ("light", "dark"):
         with opened(window, path, width=360, scheme=scheme) as page:
@@ -272,12 +272,12 @@ def test_nothing_overflows_a_phone_and_every_word_is_readable(window: Page, tmp_
             assert (sum(map(int, re.findall(r"\d+", background))) < 200) == (scheme == "dark")
 
 
-def test_a_chosen_set_without_labels_has_no_metrics(window: Page, tmp_path: Path) -> None:
+def test_selected_unlabelled_set_has_no_metrics(window: Page, tmp_path: Path) -> None:
     path = write_report(reports()["mixed"], tmp_path / "report.html")
     with opened(window, path) as page:
         page.locator("input[value='2']").check()
         assert text_of(page, "[data-metric=auroc] .value") == "–"
-        assert text_of(page, "[data-metric=auroc] .beside") == ""
+        assert text_of(page, "[data-metric=auroc] .details") == ""
         assert text_of(page, "#roc-legend") == ""
         page.locator("#roc").focus()
         page.keyboard.press("Home")
@@ -297,7 +297,7 @@ def test_counts_of_an_unlabelled_set_follow_the_threshold(window: Page, tmp_path
         assert text_of(page, "[data-count=kept] .value") == str(90 - flagged)
 
 
-def test_everything_is_reached_by_tab(window: Page, compared: Path) -> None:
+def test_controls_are_reachable_by_tab(window: Page, compared: Path) -> None:
     with opened(window, compared) as page:
         reached = set()
         for _ in range(30):
@@ -306,7 +306,7 @@ def test_everything_is_reached_by_tab(window: Page, compared: Path) -> None:
         assert {"set", "histogram", "threshold", "roc", "spectrum"} <= reached
 
 
-def test_without_scripts_tables_and_pictures_are_there(window: Page, compared: Path) -> None:
+def test_page_without_javascript_has_tables_and_images(window: Page, compared: Path) -> None:
     browser = window.context.browser
     assert browser is not None
     page = browser.new_page(java_script_enabled=False)

@@ -1,4 +1,4 @@
-"""``pnml report`` of a table that ``pnml score`` wrote."""
+"""Test ``pnml report`` on tables written by ``pnml score``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pnml.core.detector import Detector
 from pnml.io.score_table import read_scores
 from pnml.io.scores import score_writer
 
-from .made import numbers_in, pictures
+from .factories import numbered_images, page_data_of
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "command-line.md"
 app = typer.Typer()
@@ -39,7 +39,7 @@ def detector() -> Detector:
 
 @pytest.fixture
 def table(detector: Detector) -> dict[str, np.ndarray[Any, Any]]:
-    """Forty scored pictures, named as a folder's are."""
+    """Return the scores of forty images, with the file names as ids."""
     found = detector(2 * np.random.default_rng(1).normal(size=(40, 5))).to_table()
     names = ("prediction", "probability", "regret", "p_value", "is_ood")
     return {"id": np.array([f"sub/<{n:02d}> & co.png" for n in range(40)]), **{name: found[name] for name in names}}
@@ -47,15 +47,15 @@ def table(detector: Detector) -> dict[str, np.ndarray[Any, Any]]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Forty pictures whose first pixel is their number; one does not decode."""
+    """Return a folder of forty images whose first pixel is their number."""
     (tmp_path / "new" / "sub").mkdir(parents=True)
-    for number, image in enumerate(pictures(40)):
+    for number, image in enumerate(numbered_images(40)):
         Image.fromarray(image).save(tmp_path / "new" / "sub" / f"<{number:02d}> & co.png")
     return tmp_path / "new"
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_a_table_is_read_back_as_it_was_written(
+def test_read_scores_returns_what_was_written(
     tmp_path: Path, table: dict[str, np.ndarray[Any, Any]], suffix: str
 ) -> None:
     path = tmp_path / f"scores{suffix}"
@@ -66,17 +66,17 @@ def test_a_table_is_read_back_as_it_was_written(
         np.testing.assert_array_equal(column, table[name][:25])
 
 
-def test_a_folder_of_tables_is_one_table(tmp_path: Path, table: dict[str, np.ndarray[Any, Any]]) -> None:
+def test_folder_of_tables_is_read_as_one_table(tmp_path: Path, table: dict[str, np.ndarray[Any, Any]]) -> None:
     (tmp_path / "scores").mkdir()
     for number, rows in enumerate((slice(30), slice(30, None))):
         path = tmp_path / "scores" / f"{number}.parquet"
         score_writer(path)(path, [{name: column[rows] for name, column in table.items()}])
     np.testing.assert_array_equal(read_scores(tmp_path / "scores")["regret"], table["regret"])
     assert call(tmp_path / "scores", "--out", tmp_path / "report.html").exit_code == 0
-    assert numbers_in((tmp_path / "report.html").read_text(encoding="utf-8"))["sets"][0]["count"] == 40
+    assert page_data_of((tmp_path / "report.html").read_text(encoding="utf-8"))["sets"][0]["count"] == 40
 
 
-def test_a_scored_folder(
+def test_report_of_scored_folder_with_images_and_detector(
     tmp_path: Path, table: dict[str, np.ndarray[Any, Any]], folder: Path, detector: Detector
 ) -> None:
     scores, out = tmp_path / "scores.csv", tmp_path / "pages" / "mine.html"
@@ -84,7 +84,7 @@ def test_a_scored_folder(
     detector.save(tmp_path / "detector.safetensors")
     (tmp_path / "names.txt").write_text("ant\nbee\ncat\n", encoding="utf-8")
     worst = table["id"][np.argmax(table["regret"])]
-    (folder / worst).write_bytes(b"broken since")
+    (folder / worst).write_bytes(b"broken")
     done = call(
         scores, "--out", out, "--images", folder, "--detector", tmp_path / "detector.safetensors",
         "--classes", tmp_path / "names.txt", "--title", "My <pictures>",
@@ -92,21 +92,21 @@ def test_a_scored_folder(
     assert done.exit_code == 0, done.output
     assert f"wrote {out}" in done.stdout
     page = out.read_text(encoding="utf-8")
-    found = numbers_in(page)
+    found = page_data_of(page)
     assert detector.threshold is not None
     assert found["grid"][found["start"]] == detector.threshold.value
     assert found["spectrum"]["count"] == 5
     assert "My &lt;pictures&gt;" in page
     assert "fitted on 300 samples, rank 5" in page
     assert page.count("<img") == 23
-    assert page.count("no picture") == 1
+    assert page.count("no image") == 1
     flagged = found["sets"][0]["count"] - found["sets"][0]["kept"][found["start"]]
     assert flagged == table["is_ood"].sum() > 0
     best = int(np.argmin(table["regret"]))
     assert f"<b>{['ant', 'bee', 'cat'][table['prediction'][best]]}</b> {100 * table['probability'][best]:.1f}%" in page
 
 
-def test_scores_alone_keep_the_tables_decisions(
+def test_report_of_scores_alone_keeps_the_decisions_of_the_table(
     tmp_path: Path, table: dict[str, np.ndarray[Any, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -118,27 +118,27 @@ def test_scores_alone_keep_the_tables_decisions(
         path = tmp_path / f"{name}.parquet"
         score_writer(path)(path, [{**table, "is_ood": decisions}])
         assert call(path).exit_code == 0
-        found = numbers_in(Path("report.html").read_text(encoding="utf-8"))
+        found = page_data_of(Path("report.html").read_text(encoding="utf-8"))
         one = found["sets"][0]
         assert one["count"] - one["kept"][found["start"]] == decisions.sum()
         assert found["origin"] == "calibrated"
 
 
-def test_before_calibration_the_threshold_keeps_most(tmp_path: Path) -> None:
+def test_default_threshold_keeps_95_percent(tmp_path: Path) -> None:
     path = tmp_path / "scores.csv"
     path.write_text("id,regret\n" + "".join(f"{n},{n / 100}\n" for n in range(100)), encoding="utf-8")
     assert call(path, "--out", tmp_path / "report.html").exit_code == 0
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    found = numbers_in(page)
+    found = page_data_of(page)
     assert found["grid"][found["start"]] == 0.94
     assert "<b>" not in page.split("<script")[0]
     assert 'title="99">99</span>' in page
 
 
-def test_pictures_in_parquet_are_found_by_row_number(tmp_path: Path) -> None:
+def test_images_in_parquet_are_found_by_row_number(tmp_path: Path) -> None:
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     encoded = []
-    for number, image in enumerate(pictures(3)):
+    for number, image in enumerate(numbered_images(3)):
         Image.fromarray(image).save(tmp_path / f"{number}.png")
         encoded.append((tmp_path / f"{number}.png").read_bytes())
     parquet.write_table(arrow.table({"image": encoded}), tmp_path / "new.parquet")
@@ -161,7 +161,7 @@ def test_pictures_in_parquet_are_found_by_row_number(tmp_path: Path) -> None:
         ("id,regret\na,nan\n", "has a regret of nan"),
     ],
 )
-def test_a_table_that_is_none_is_refused(tmp_path: Path, content: str, message: str) -> None:
+def test_invalid_table_prints_an_error(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "scores.csv"
     path.write_text(content, encoding="utf-8")
     done = call(path, "--out", tmp_path / "report.html")
@@ -170,14 +170,14 @@ def test_a_table_that_is_none_is_refused(tmp_path: Path, content: str, message: 
     assert not (tmp_path / "report.html").exists()
 
 
-def test_mistakes_are_explained(tmp_path: Path, folder: Path) -> None:
+def test_wrong_arguments_print_an_error(tmp_path: Path, folder: Path) -> None:
     scores = tmp_path / "scores.csv"
     with scores.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([["id", "regret"], ["elsewhere.png", 0.1]])
     (tmp_path / "scores.txt").write_text("", encoding="utf-8")
     (tmp_path / "empty").mkdir()
     mistakes: dict[str, tuple[object, ...]] = {
-        "no id of": (scores, "--images", folder),
+        "no id in": (scores, "--images", folder),
         "is no table of scores": (tmp_path / "scores.txt",),
         "there are no results in": (tmp_path / "empty",),
         "go with a folder of results": (scores, "--model", "resnet-34"),
@@ -189,7 +189,7 @@ def test_mistakes_are_explained(tmp_path: Path, folder: Path) -> None:
         assert message in " ".join(done.stderr.replace("│", " ").split())
 
 
-def test_the_guides_command_runs(
+def test_command_of_the_guide_runs(
     tmp_path: Path,
     table: dict[str, np.ndarray[Any, Any]],
     folder: Path,
@@ -205,5 +205,5 @@ def test_the_guides_command_runs(
     assert Path("new.html").stat().st_size > 10_000
 
 
-def test_help_has_an_example() -> None:
+def test_help_contains_an_example() -> None:
     assert "pnml report scores.csv" in call("--help").stdout

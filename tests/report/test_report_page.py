@@ -1,4 +1,4 @@
-"""The page as text: what is in it, what is not, and whether its numbers are right."""
+"""Test the contents of the HTML page and compare its numbers with scikit-learn."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from PIL import Image
 from sklearn.metrics import auc, roc_auc_score, roc_curve
 
 from pnml.report import Report, ScoredSet, Table, write_report
-from pnml.report.numbers import BINS, STEPS
 from pnml.report.page import render
+from pnml.report.page_data import BINS, STEPS
 from pnml.report.pictures import GALLERY, extremes
 
-from .made import NASTY, comparison, numbers_in, scored, unlabelled
+from .factories import NASTY, comparison, page_data_of, scored, unlabelled
 
 
 class Page(HTMLParser):
-    """The tags of a page with their attributes, and its headings in order."""
+    """The tags of a page with their attributes."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -49,43 +49,43 @@ def text() -> str:
     return render(comparison())
 
 
-def test_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_report_is_atomic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "new" / "folder" / "report.html"
     assert write_report(comparison(), target) == target
     before = target.read_text(encoding="utf-8")
     assert before.endswith("</html>\n")
 
-    def full(path: Path, text: str, **_: object) -> int:
+    def fail(path: Path, text: str, **_: object) -> int:
         path.write_bytes(text[:100].encode())
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(Path, "write_text", fail)
     with pytest.raises(OSError, match="the disk is full"):
         write_report(unlabelled(), target)
     assert target.read_text(encoding="utf-8") == before
     assert [path.name for path in target.parent.iterdir()] == ["report.html"]
 
 
-def test_nothing_of_the_users_is_markup(text: str) -> None:
+def test_texts_are_escaped(text: str) -> None:
     assert "<script>alert" not in text
     assert "</title> $title" not in text
     assert "<b>" in text
     assert "bee <b>" not in text
-    assert numbers_in(text)["sets"][2]["name"] == f"near {NASTY}"
+    assert page_data_of(text)["sets"][2]["name"] == f"near {NASTY}"
     tags = Page(text).tags
     assert [tag for tag, _ in tags].count("script") == 2
     assert [tag for tag, _ in tags].count("title") == 1
 
 
 @given(st.text(max_size=30), st.text(max_size=30))
-def test_any_text_leaves_the_page_well_formed(name: str, fact: str) -> None:
+def test_page_is_well_formed_for_any_text(name: str, fact: str) -> None:
     one = ScoredSet(name=name, role="unlabelled", regret=np.array([0.1, 0.2, 0.3]), ids=[name, fact, ""])
     page = render(Report(title=name, facts={name: fact}, sets=(one,), class_names=(fact,)))
     assert Page(page).open == []
-    assert numbers_in(page)["sets"][0]["name"] == name
+    assert page_data_of(page)["sets"][0]["name"] == name
 
 
-def test_nothing_is_loaded_from_elsewhere(text: str) -> None:
+def test_page_loads_no_external_resources(text: str) -> None:
     for tag, attributes in Page(text).tags:
         assert not attributes.keys() & {"srcset", "action", "formaction", "data", "poster"}
         for name in {"src", "href"} & attributes.keys():
@@ -94,7 +94,7 @@ def test_nothing_is_loaded_from_elsewhere(text: str) -> None:
     assert not re.search(r"@import|url\((?!#)|https?://(?!www\.w3\.org/2000/svg)", text)
 
 
-def test_the_policy_allows_this_script_and_style_only(text: str) -> None:
+def test_content_security_policy_allows_only_own_script_and_style(text: str) -> None:
     policy = next(attributes["content"] for tag, attributes in Page(text).tags if "http-equiv" in attributes)
     assert policy is not None
     for tag, rule in (("style", "style-src"), ("script", "script-src")):
@@ -105,7 +105,7 @@ def test_the_policy_allows_this_script_and_style_only(text: str) -> None:
     assert "unsafe" not in policy
 
 
-def test_headings_are_in_order_and_the_language_is_told(text: str) -> None:
+def test_headings_are_ordered_ids_unique_and_language_set(text: str) -> None:
     page = Page(text)
     levels = [int(tag[1]) for tag, _ in page.tags if re.fullmatch(r"h\d", tag)]
     assert levels[0] == 1
@@ -116,40 +116,40 @@ def test_headings_are_in_order_and_the_language_is_told(text: str) -> None:
     assert len(ids) == len(set(ids))
 
 
-def test_metrics_are_those_of_scikit_learn(text: str) -> None:
-    report, found = comparison(), numbers_in(text)
+def test_metrics_and_curves_agree_with_scikit_learn(text: str) -> None:
+    report, found = comparison(), page_data_of(text)
     ind, *others = report.sets
-    for one, held in zip(others, found["sets"][1:], strict=True):
+    for one, data in zip(others, found["sets"][1:], strict=True):
         for score, name in (("regret", "pnml"), ("baseline", "baseline")):
             values = np.concatenate([getattr(ind, score), getattr(one, score)])
             kept = np.r_[np.ones(len(ind)), np.zeros(len(one))]
             fpr, tpr, _ = roc_curve(kept, -values, drop_intermediate=False)
-            metrics = held["metrics"][name]
+            metrics = data["metrics"][name]
             assert metrics["auroc"] == pytest.approx(100 * roc_auc_score(kept, -values))
             assert metrics["tnr_at_tpr95"] == pytest.approx(100 * (1 - fpr[tpr >= 0.95].min()))
             assert metrics["detection_accuracy"] == pytest.approx(100 * (0.5 + (tpr - fpr).max() / 2))
             on_curve = {(round(100 * x, 3), round(100 * y, 3)) for x, y in zip(fpr, tpr, strict=True)}
-            shown = list(zip(held["roc"][name]["fpr"], held["roc"][name]["tpr"], strict=True))
+            shown = list(zip(data["roc"][name]["fpr"], data["roc"][name]["tpr"], strict=True))
             assert set(shown) <= on_curve
             assert (shown[0], shown[-1]) == ((0, 0), (100, 100))
-            area = auc(held["roc"][name]["fpr"], held["roc"][name]["tpr"]) / 100
+            area = auc(data["roc"][name]["fpr"], data["roc"][name]["tpr"]) / 100
             assert area == pytest.approx(metrics["auroc"], abs=0.5)
             for metric in metrics.values():
                 assert f">{metric:.1f}</td>" in text
 
 
-def test_every_threshold_counts_what_it_keeps(text: str) -> None:
-    found = numbers_in(text)
+def test_kept_counts_are_exact_at_every_threshold(text: str) -> None:
+    found = page_data_of(text)
     grid = np.asarray(found["grid"])
     assert STEPS <= len(grid) <= STEPS + 2
     assert (np.diff(grid) > 0).all()
-    for one, held in zip(comparison().sets, found["sets"], strict=True):
-        assert held["kept"] == [int((one.regret <= threshold).sum()) for threshold in grid]
-        assert sum(held["bins"]) == held["count"] == len(one)
-        assert len(held["bins"]) == BINS
-        assert held["kept"][0] == 0
-        assert held["median"] == pytest.approx(float(np.median(one.regret)))
-    assert max(held["count"] - held["kept"][-1] for held in found["sets"]) == 0
+    for one, data in zip(comparison().sets, found["sets"], strict=True):
+        assert data["kept"] == [int((one.regret <= threshold).sum()) for threshold in grid]
+        assert sum(data["bins"]) == data["count"] == len(one)
+        assert len(data["bins"]) == BINS
+        assert data["kept"][0] == 0
+        assert data["median"] == pytest.approx(float(np.median(one.regret)))
+    assert max(data["count"] - data["kept"][-1] for data in found["sets"]) == 0
 
 
 @pytest.mark.parametrize(
@@ -160,22 +160,22 @@ def test_every_threshold_counts_what_it_keeps(text: str) -> None:
         (unlabelled(), "keeps 95% of all samples"),
     ],
 )
-def test_where_the_threshold_starts(report: Report, origin: str) -> None:
-    found = numbers_in(render(report))
+def test_initial_threshold(report: Report, origin: str) -> None:
+    found = page_data_of(render(report))
     start = found["grid"][found["start"]]
     assert found["origin"] == origin
     if report.threshold is not None:
         assert start == report.threshold
     else:
-        regret = (report.inside or report.sets[0]).regret
+        regret = (report.ind_set or report.sets[0]).regret
         assert start in regret
         assert (regret <= start).mean() >= 0.95
         assert (regret < start).mean() < 0.95
 
 
 @pytest.mark.parametrize("regret", [[0.0], [0.0, 0.0], [0.7], [0.0, 0.7], [1e-300, 1.0], [2.0, 2.0, 2.0]])
-def test_scores_without_any_spread_are_drawn(regret: list[float]) -> None:
-    found = numbers_in(
+def test_bins_are_valid_for_scores_without_spread(regret: list[float]) -> None:
+    found = page_data_of(
         render(Report(title="", facts={}, sets=(ScoredSet(name="a", role="in", regret=np.array(regret)),)))
     )
     edges = np.asarray(found["edges"])
@@ -186,14 +186,14 @@ def test_scores_without_any_spread_are_drawn(regret: list[float]) -> None:
     assert "metrics" not in found["sets"][0]
 
 
-def test_without_a_baseline_there_is_a_dash() -> None:
+def test_missing_baseline_is_displayed_as_dash() -> None:
     report = comparison(sets=(scored("in", "in", -3, 20, 0), scored("out", "out", 0, 20, 1, baseline=None)), tables=())
     page = render(report)
-    assert numbers_in(page)["sets"][1]["metrics"]["baseline"] is None
+    assert page_data_of(page)["sets"][1]["metrics"]["baseline"] is None
     assert page.count("–</td>") == 3
 
 
-def test_the_best_of_a_group_is_bold_as_it_is_printed() -> None:
+def test_best_value_of_a_group_is_bold_after_rounding() -> None:
     table = Table(
         title="T",
         columns=("Set", "Words", ("A", "x"), ("A", "y"), ("B", "x")),
@@ -206,20 +206,20 @@ def test_the_best_of_a_group_is_bold_as_it_is_printed() -> None:
     assert '<th scope="colgroup" colspan="2" class="group">A</th>' in page
     assert "<td>w</td>" in page
     assert "A &lt;note&gt;." in page
-    assert numbers_in(page) == {"sets": []}
+    assert page_data_of(page) == {"sets": []}
 
 
-def test_the_mean_of_several_sets_is_in_the_table(text: str) -> None:
-    pnml = [held["metrics"]["pnml"]["auroc"] for held in numbers_in(text)["sets"][1:]]
+def test_table_contains_the_mean_over_sets(text: str) -> None:
+    pnml = [data["metrics"]["pnml"]["auroc"] for data in page_data_of(text)["sets"][1:]]
     (mean,) = re.findall(r'<th scope="row">Mean</th><td class="number[^"]*">[\d.]+</td><td[^>]*>([\d.]+)', text)
     assert mean == f"{np.mean(pnml):.1f}"
 
 
-def test_the_gallery_shows_the_extremes_with_what_the_network_says(text: str) -> None:
+def test_gallery_contains_the_extremes_with_predictions(text: str) -> None:
     report = comparison()
     ind = report.sets[0]
-    shelf = text.split('<section class="shelf')[1]
-    cards = re.findall(r'<li class="sample" data-regret="([^"]+)">(.*?)</li>', shelf, re.DOTALL)
+    gallery = text.split('<section class="set-gallery')[1]
+    cards = re.findall(r'<li class="sample" data-regret="([^"]+)">(.*?)</li>', gallery, re.DOTALL)
     order = np.argsort(ind.regret, kind="stable")
     rows = [*order[:GALLERY], *order[::-1][:GALLERY]]
     assert [float(regret) for regret, _ in cards] == ind.regret[rows].tolist()
@@ -229,10 +229,10 @@ def test_the_gallery_shows_the_extremes_with_what_the_network_says(text: str) ->
     assert ind.labels is not None
     for row, (_, card) in zip(rows, cards, strict=True):
         assert f"<b>{names[ind.prediction[row]]}</b> {100 * ind.probability[row]:.1f}%" in card
-        assert ("is " in card.split("</b>")[1]) == (ind.prediction[row] != ind.labels[row])
+        assert ("label: " in card) == (ind.prediction[row] != ind.labels[row])
         assert f"{ind.regret[row]:.3g} nats" in card
-        assert f'alt="sample {row} of known, labelled {names[ind.labels[row]]}"' in card
-        assert decoded(card)[0, 0, 0] == row % 256  # the picture is that of the row
+        assert f'alt="sample {row} of known, label {names[ind.labels[row]]}"' in card
+        assert decoded(card)[0, 0, 0] == row % 256
 
 
 def decoded(card: str) -> np.ndarray[Any, Any]:
@@ -242,7 +242,7 @@ def decoded(card: str) -> np.ndarray[Any, Any]:
 
 
 @given(st.lists(st.floats(0, 2), min_size=1, max_size=60), st.integers(1, 20))
-def test_extremes_are_the_ends_of_the_order(regret: list[float], count: int) -> None:
+def test_extremes_are_disjoint_and_extreme(regret: list[float], count: int) -> None:
     most, least = extremes(np.asarray(regret), count)
     assert not set(most) & set(least)
     assert len(most) + len(least) == min(len(regret), 2 * count)
@@ -252,10 +252,10 @@ def test_extremes_are_the_ends_of_the_order(regret: list[float], count: int) -> 
         assert all(regret[one] >= regret[row] for one in least)
 
 
-def test_paths_are_read_and_what_does_not_decode_is_a_blank(tmp_path: Path) -> None:
+def test_images_are_read_from_paths_with_placeholder_for_broken_files(tmp_path: Path) -> None:
     files = [tmp_path / f"{number}.png" for number in range(3)]
     Image.fromarray(np.zeros((300, 400, 3), dtype=np.uint8)).save(files[0])
-    files[1].write_bytes(b"no picture")
+    files[1].write_bytes(b"not an image")
     Image.fromarray(np.zeros((64, 64, 3), dtype=np.uint8)).save(files[2])
     one = ScoredSet(
         name="files", role="unlabelled", regret=np.array([0.1, 0.2, 0.3]), images=files, ids=["a", "b", "c"]
@@ -264,18 +264,18 @@ def test_paths_are_read_and_what_does_not_decode_is_a_blank(tmp_path: Path) -> N
     assert page.count("data:image/jpeg") == 1
     assert 'width="128" height="96" alt="a of files"' in page
     assert page.count("data:image/png") == 1
-    assert page.count("no picture") == 1
+    assert page.count("no image") == 1
 
 
-def test_without_pictures_samples_are_listed_by_id() -> None:
+def test_samples_without_images_are_listed_by_id() -> None:
     one = ScoredSet(name="rows", role="unlabelled", regret=np.array([0.1, 0.2]), ids=["first", "second"])
     page = render(Report(title="", facts={}, sets=(one,)))
     assert "<img" not in page
-    assert "no picture" not in page
+    assert "no image" not in page
     assert 'title="first">first</span>' in page
 
 
-def test_the_page_stays_small_whatever_the_number_of_samples() -> None:
+def test_page_size_does_not_depend_on_the_number_of_samples() -> None:
     rng = np.random.default_rng(0)
     sets = tuple(
         ScoredSet(name=role, role=role, regret=rng.exponential(1, 200_000), baseline=rng.random(200_000))
@@ -289,18 +289,18 @@ def test_the_page_stays_small_whatever_the_number_of_samples() -> None:
     assert len(render(Report(title="", facts={}, sets=(large,)))) < 400_000
 
 
-def test_the_spectrum_ends_where_rounding_begins(text: str) -> None:
-    spectrum = numbers_in(text)["spectrum"]
-    assert (spectrum["seen"], spectrum["count"]) == (60, 64)
+def test_spectrum_contains_eigenvalues_above_rounding_error(text: str) -> None:
+    spectrum = page_data_of(text)["spectrum"]
+    assert (spectrum["rank"], spectrum["count"]) == (60, 64)
     assert spectrum["index"] == list(range(1, 61))
     assert spectrum["value"] == pytest.approx(np.geomspace(1, 1e-9, 60), rel=1e-3)
     assert spectrum["value"][-1] > 0
 
 
-def test_unlabelled_sets_have_counts_instead_of_metrics() -> None:
+def test_unlabelled_set_has_counts_instead_of_metrics() -> None:
     page = render(unlabelled())
     assert "AUROC" not in page.split("<script")[0]
     assert 'data-count="flagged"' in page
-    assert "roc" not in numbers_in(page)["sets"][0]
+    assert "roc" not in page_data_of(page)["sets"][0]
     assert 'id="roc"' not in page
     assert 'id="spectrum"' not in page

@@ -14,8 +14,7 @@ from pnml.bench.store import load_study
 from pnml.bench.summary import absent, notes
 from pnml.report.labels import label
 from pnml.report.model import Report, Table
-from pnml.report.numbers import pairs
-from pnml.report.tables import metric_columns, row_of
+from pnml.report.tables import metric_columns, metric_row, metrics_by_set
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -115,7 +114,7 @@ def _charted(run: Iterable[Result], group: Group, folder: Path) -> dict[str, Sav
 
 def _has_recorded_metrics(report: Report, results: Iterable[Result]) -> bool:
     """Return whether the charts' metrics are the recorded ones, which may be means over draws and splits."""
-    found = pairs(report)
+    found = metrics_by_set(report)
     for result in results:
         own = found[label(result.ood)]
         recorded = result.scores
@@ -132,7 +131,7 @@ def _tables(run: Iterable[Result]) -> tuple[Table, ...]:
         measured: tuple[Metrics | None, ...] = ()
         if result.scores is not None:
             measured = result.scores.method, result.scores.plus_pnml
-        rows.setdefault(f"{model}, {ind}", []).append((ood, method, *row_of(*measured)))
+        rows.setdefault(f"{model}, {ind}", []).append((ood, method, *metric_row(*measured)))
     columns: tuple[str | tuple[str, str], ...] = ("OOD set", "Method", *metric_columns("alone", "with pNML"))
     return tuple(Table(title=title, columns=columns, rows=tuple(lines)) for title, lines in rows.items())
 

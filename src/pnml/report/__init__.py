@@ -1,4 +1,4 @@
-"""A report of what was scored: one HTML page that needs nothing but itself."""
+"""Reports of scores as one self-contained HTML page."""
 
 from pnml.report.model import Report, ScoredSet, Table
 from pnml.report.page import write_report

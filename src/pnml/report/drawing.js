@@ -1,9 +1,9 @@
 "use strict";
-// What every chart needs: elements, words for numbers, scales, axes, and values read by pointer or arrow keys.
+// Shared by all charts: elements, number formats, scales, ticks, and reading values by pointer or arrow keys.
 
 const byId = (id) => document.getElementById(id);
 
-function make(parent, name, attributes = {}, text = null) {
+function append(parent, name, attributes = {}, text = null) {
   const inSvg = name === "svg" || parent.namespaceURI.endsWith("svg");
   const element = inSvg ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
@@ -12,10 +12,10 @@ function make(parent, name, attributes = {}, text = null) {
   return element;
 }
 
-// Rounded as Python rounds, so that the page agrees with its tables: of the two exact ties, x.25 goes down.
+// Rounds half to even as Python does, so that charts and tables agree: of the exact ties, x.25 is rounded down.
 const percent = (value) => `${(value % 1 === 0.25 ? value - 0.05 : value).toFixed(1)}%`;
 
-function brief(value) {
+function formatNumber(value) {
   if (value === 0) return "0";
   return value >= 0.001 && value < 10000 ? String(Number(value.toPrecision(3))) : value.toExponential(1).replace(".0e", "e");
 }
@@ -50,45 +50,46 @@ function tickStep(high) {
   return power * [5, 2, 1].find((factor) => factor * power <= rough);
 }
 
-function table(host, headings, rows) {
+function renderTable(host, headings, rows) {
   host.replaceChildren();
-  const drawn = make(host, "table");
-  const head = make(make(drawn, "thead"), "tr");
-  for (const heading of headings) make(head, "th", { scope: "col", class: "number" }, heading);
-  const body = make(drawn, "tbody");
+  const table = append(host, "table");
+  const head = append(append(table, "thead"), "tr");
+  for (const heading of headings) append(head, "th", { scope: "col", class: "number" }, heading);
+  const body = append(table, "tbody");
   for (const row of rows) {
-    const line = make(body, "tr");
-    for (const cell of row) make(line, "td", { class: "number" }, cell);
+    const line = append(body, "tr");
+    for (const cell of row) append(line, "td", { class: "number" }, cell);
   }
 }
 
-// A chart. `draw(svg, width)` draws it and returns how to read it: `count` values, `at(x)` the one at a pixel,
-// `mark(index)` shows where it is, `say(index)` puts it in words; `rows()` gives headings and all values.
+// A chart. `draw(svg, width, height)` draws it and returns an object to read its values: `title`, `count` values,
+// `at(x)` the index at a pixel, `mark(index)` highlights a value, `describe(index)` returns it as text, and `rows()`
+// returns the headings and all values.
 function chart(id, height, draw) {
   const host = byId(id);
   if (!host) return () => {};
   const readout = byId(`${id}-readout`);
   const details = document.querySelector(`[data-table="${id}"]`);
-  const hint = "Point at the chart, or move to it and press the arrow keys, to read values.";
+  const hint = "Point at the chart, or focus it and press the arrow keys, to read values.";
   let reader = null;
   let cursor = null;
 
   function read(index) {
     cursor = index === null ? null : Math.min(Math.max(index, 0), reader.count - 1);
     reader.mark(cursor);
-    readout.textContent = cursor === null ? hint : reader.say(cursor);
+    readout.textContent = cursor === null ? hint : reader.describe(cursor);
   }
   function fill() {
-    if (details.open) table(details.querySelector("div"), ...reader.rows());
+    if (details.open) renderTable(details.querySelector("div"), ...reader.rows());
   }
   function redraw() {
     const width = Math.floor(host.clientWidth);
     if (width < 80) return;
     host.replaceChildren();
-    const tall = typeof height === "function" ? height(width) : height;
-    const svg = make(host, "svg", { width, height: tall, viewBox: `0 0 ${width} ${tall}`, "aria-hidden": "true" });
-    reader = draw(svg, width, tall);
-    host.setAttribute("aria-label", `${reader.title} The arrow keys read values.`);
+    const svgHeight = typeof height === "function" ? height(width) : height;
+    const svg = append(host, "svg", { width, height: svgHeight, viewBox: `0 0 ${width} ${svgHeight}`, "aria-hidden": "true" });
+    reader = draw(svg, width, svgHeight);
+    host.setAttribute("aria-label", `${reader.title} Use the arrow keys to read values.`);
     read(cursor);
     fill();
   }
@@ -99,8 +100,8 @@ function chart(id, height, draw) {
   host.addEventListener("blur", () => read(null));
   host.addEventListener("keydown", (event) => {
     const last = reader.count - 1;
-    const here = cursor === null ? -1 : cursor;
-    const moves = { ArrowRight: here + 1, ArrowLeft: here < 0 ? last : here - 1, Home: 0, End: last, Escape: null };
+    const current = cursor === null ? -1 : cursor;
+    const moves = { ArrowRight: current + 1, ArrowLeft: current < 0 ? last : current - 1, Home: 0, End: last, Escape: null };
     if (!(event.key in moves)) return;
     event.preventDefault();
     read(moves[event.key]);

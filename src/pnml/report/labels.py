@@ -32,7 +32,7 @@ _LABELS = {
 
 
 def label(name: str) -> str:
-    """Return the display name of a model, image set, method or metric; an unknown name is returned unchanged.
+    """Return the display name of a model, image set, method or metric; return unknown names unchanged.
 
     >>> label("tinyimagenet_crop"), label("my_photos")
     ('TinyImageNet (C)', 'my_photos')

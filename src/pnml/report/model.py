@@ -1,4 +1,4 @@
-"""What a report is made of: sets of scored samples, tables, and facts about the run."""
+"""The contents of a report: sets of scored samples, tables, and facts about the run."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    Pictures: TypeAlias = NDArray[np.uint8] | Sequence[str | Path] | Mapping[int, NDArray[np.uint8]]
+    Images: TypeAlias = NDArray[np.uint8] | Sequence[str | Path] | Mapping[int, NDArray[np.uint8]]
 
 ROLES = ("in", "out", "unlabelled")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ScoredSet:
-    """Scored samples of one kind.
+    """A set of scored samples.
 
     Attributes:
-        name: how a reader knows it, as "CIFAR-10 test images".
-        role: "in" for in-distribution, "out" for out-of-distribution, "unlabelled" where nobody knows.
+        name: the displayed name, such as "CIFAR-10 test images".
+        role: "in" for in-distribution, "out" for out-of-distribution, "unlabelled" for unknown.
         regret: the score in nats, larger = less trustworthy, shape (n,), n > 0.
         prediction: the predicted class numbers, shape (n,).
         probability: the model's own probability of its prediction, shape (n,).
-        baseline: the score to compare with, 1 − max softmax by default, larger = less trustworthy, shape (n,).
-        images: the pictures: uint8 (n, H, W, 3), or n paths, or those of some rows by their number. Only the gallery's
-            are put into the report, made small.
+        baseline: the score to compare with, such as 1 − max softmax, larger = less trustworthy, shape (n,).
+        images: uint8 (n, H, W, 3), n paths, or a mapping from some row numbers to images. Only images of the gallery
+            are embedded in the report, as thumbnails.
         labels: the true class numbers, shape (n,).
-        ids: a name for every sample, as its file's.
+        ids: the name of every sample, such as its file name.
 
-    >>> ScoredSet(name="photographs", role="unlabelled", regret=[0.1, 0.7]).regret
+    >>> ScoredSet(name="photos", role="unlabelled", regret=[0.1, 0.7]).regret
     array([0.1, 0.7])
     """
 
@@ -46,36 +46,36 @@ class ScoredSet:
     prediction: NDArray[np.int64] | None = None
     probability: NDArray[np.float64] | None = None
     baseline: NDArray[np.float64] | None = None
-    images: Pictures | None = None
+    images: Images | None = None
     labels: NDArray[np.int64] | None = None
     ids: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:
-            raise ValueError(f"the role of {self.name!r} is {self.role!r}: choose from {', '.join(ROLES)}")
-        for part, kind in _COLUMNS.items():
-            value = getattr(self, part)
+            raise ValueError(f"the role of {self.name!r} is {self.role!r}: expected one of {', '.join(ROLES)}")
+        for column, dtype in _DTYPES.items():
+            value = getattr(self, column)
             if value is not None:
-                object.__setattr__(self, part, np.asarray(value, dtype=kind))
+                object.__setattr__(self, column, np.asarray(value, dtype=dtype))
         if self.regret.ndim != 1 or self.regret.size == 0:
             raise ValueError(
-                f"the regret of {self.name!r} has shape {self.regret.shape}: expected one number a sample, (n,), n > 0"
+                f"the regret of {self.name!r} has shape {self.regret.shape}: expected shape (n,) with n > 0"
             )
-        for part in ("regret", "probability", "baseline"):
-            _check_finite(self.name, part, getattr(self, part))
+        for column in ("regret", "probability", "baseline"):
+            _check_finite(self.name, column, getattr(self, column))
         if self.regret.min() < 0:
-            raise ValueError(f"{self.name!r} has a regret of {self.regret.min()}: a regret is 0 nats or more")
-        for part in ("prediction", "probability", "baseline", "labels", "ids"):
-            value = getattr(self, part)
+            raise ValueError(f"{self.name!r} has a regret of {self.regret.min()}: expected 0 nats or more")
+        for column in ("prediction", "probability", "baseline", "labels", "ids"):
+            value = getattr(self, column)
             if value is not None and len(value) != len(self):
-                raise ValueError(f"{self.name!r} has {len(self)} regrets but {len(value)} entries in {part!r}")
-        _check_pictures(self)
+                raise ValueError(f"{self.name!r} has {len(self)} regrets but {len(value)} entries in {column!r}")
+        _check_images(self)
 
     def __len__(self) -> int:
         return len(self.regret)
 
 
-_COLUMNS: dict[str, Any] = {
+_DTYPES: dict[str, Any] = {
     "regret": np.float64,
     "prediction": np.int64,
     "probability": np.float64,
@@ -86,14 +86,14 @@ _COLUMNS: dict[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A table of words and of numbers in percent.
+    """A table of texts and percentages.
 
     Attributes:
-        title: stands above it.
-        columns: the headings; a pair (group, heading) puts neighbours of the same group under one heading, and the
-            largest number of a group is set in bold.
-        rows: one entry per column: text, a number, or None where there is none.
-        note: what a reader should know.
+        title: the heading above the table.
+        columns: the column headings. A pair (group, heading) places adjacent columns of the same group under a common
+            heading; the largest number of a group is bold.
+        rows: one entry per column: a text, a number, or None for a missing value.
+        note: a text below the table.
     """
 
     title: str
@@ -105,29 +105,30 @@ class Table:
         for number, row in enumerate(self.rows):
             if len(row) != len(self.columns):
                 raise ValueError(
-                    f"row {number} of the table {self.title!r} has {len(row)} entries for {len(self.columns)} columns"
+                    f"row {number} of table {self.title!r} has {len(row)} entries: expected {len(self.columns)}, "
+                    "one per column"
                 )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Report:
-    """Everything a report shows.
+    """The contents of a report.
 
     Attributes:
         title: of the page.
-        facts: what was run, in the order to show it: network, test accuracy, detector, command, date, versions.
-        sets: at most one in-distribution set, and any number of others, each of its own name.
-        class_names: by class number; classes without a name are shown by their number.
+        facts: details of the run in display order, such as network, test accuracy, command, date and versions.
+        sets: at most one in-distribution set and any number of others, with unique names.
+        class_names: by class number; classes without a name are displayed by their number.
         spectrum: eigenvalues of the mean correlation of the training embeddings, descending, shape (M,).
-        threshold: the regret above which a sample is flagged; by default that which keeps 95 % of the in-distribution
-            set, or of all samples where there is none.
-        tables: further tables, as of benchmark results.
-        baseline_name: what the sets' ``baseline`` is called.
-        pnml_name: what the regret is called beside it.
+        threshold: the regret above which a sample is flagged; by default the one that keeps 95 % of the
+            in-distribution set, or of all samples if there is none.
+        tables: further tables, such as benchmark results.
+        baseline_name: the displayed name of the sets' ``baseline``.
+        pnml_name: the displayed name of the regret.
 
-    >>> photographs = ScoredSet(name="photographs", role="unlabelled", regret=[0.1, 0.7])
-    >>> Report(title="My photographs", facts={}, sets=(photographs,)).others[0].name
-    'photographs'
+    >>> photos = ScoredSet(name="photos", role="unlabelled", regret=[0.1, 0.7])
+    >>> Report(title="My photos", facts={}, sets=(photos,)).other_sets[0].name
+    'photos'
     """
 
     title: str
@@ -142,56 +143,61 @@ class Report:
 
     def __post_init__(self) -> None:
         if not self.sets and not self.tables:
-            raise ValueError("a report needs something to show: give at least one scored set or one table")
+            raise ValueError("expected at least one scored set or table, got none")
         names = [one.name for one in self.sets]
-        if double := {name for name in names if names.count(name) > 1}:
-            raise ValueError(f"two sets are named {min(double)!r}: give each its own name")
+        if duplicates := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"two sets are named {min(duplicates)!r}: expected unique names")
         if len([one for one in self.sets if one.role == "in"]) > 1:
-            raise ValueError("two sets have the role 'in': join them, a report compares with one in-distribution set")
+            raise ValueError("two sets have the role 'in': expected at most one in-distribution set, concatenate them")
         if self.threshold is not None and not (math.isfinite(self.threshold) and self.threshold >= 0):
-            raise ValueError(f"the threshold is {self.threshold}: expected a regret, 0 nats or more")
+            raise ValueError(f"the threshold is {self.threshold}: expected a finite regret of 0 nats or more")
         if self.spectrum is not None:
             object.__setattr__(self, "spectrum", _checked_spectrum(self.spectrum))
 
     @property
-    def inside(self) -> ScoredSet | None:
-        """The in-distribution set."""
+    def ind_set(self) -> ScoredSet | None:
+        """The in-distribution set, None if there is none."""
         return next((one for one in self.sets if one.role == "in"), None)
 
     @property
-    def others(self) -> tuple[ScoredSet, ...]:
-        """The sets that are not in-distribution, in their order."""
+    def other_sets(self) -> tuple[ScoredSet, ...]:
+        """The sets that are not in-distribution."""
         return tuple(one for one in self.sets if one.role != "in")
 
     @property
-    def outside(self) -> tuple[ScoredSet, ...]:
+    def ood_sets(self) -> tuple[ScoredSet, ...]:
         """The out-of-distribution sets."""
         return tuple(one for one in self.sets if one.role == "out")
+
+    @property
+    def has_metrics(self) -> bool:
+        """Whether there is an in-distribution set and an out-of-distribution set to compare it with."""
+        return self.ind_set is not None and bool(self.ood_sets)
 
 
 def _checked_spectrum(values: NDArray[np.float64]) -> NDArray[np.float64]:
     values = np.asarray(values, dtype=np.float64)
     if values.ndim != 1 or not (np.isfinite(values).all() and (np.diff(values) <= 0).all() and values[:1].sum() > 0):
         raise ValueError(
-            f"the spectrum is {values.dtype} {values.shape}, from {values.flat[:1]} on: "
-            "expected finite eigenvalues, shape (M,), descending from one above 0"
+            f"the spectrum has shape {values.shape} and starts with {values.flat[:1]}: "
+            "expected finite eigenvalues of shape (M,), descending, the first above 0"
         )
     return values
 
 
-def _check_finite(name: str, part: str, values: NDArray[np.float64] | None) -> None:
+def _check_finite(name: str, column: str, values: NDArray[np.float64] | None) -> None:
     if values is not None and not np.isfinite(values).all():
         row = int(np.flatnonzero(~np.isfinite(values))[0])
-        raise ValueError(f"row {row} of {name!r} has a {part} of {values[row]}: a report needs finite numbers")
+        raise ValueError(f"row {row} of {name!r} has a {column} of {values[row]}: expected a finite number")
 
 
-def _check_pictures(scored: ScoredSet) -> None:
+def _check_images(scored: ScoredSet) -> None:
     images = scored.images
     if isinstance(images, np.ndarray):
         if images.dtype != np.uint8 or images.ndim != 4 or images.shape[-1] != 3 or len(images) != len(scored):
             raise ValueError(
                 f"the images of {scored.name!r} are {images.dtype} {images.shape}: "
-                f"uint8 ({len(scored)}, H, W, 3) is expected"
+                f"expected uint8 ({len(scored)}, H, W, 3)"
             )
     elif images is not None and not isinstance(images, Mapping) and len(images) != len(scored):
         raise ValueError(f"{scored.name!r} has {len(scored)} regrets but {len(images)} paths of images")

@@ -1,4 +1,4 @@
-"""The page: sections, numbers, style and script in one file."""
+"""Write the page: sections, data, style and script in one file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pnml._version import __version__
 from pnml.backend.files import atomic_path
-from pnml.report.numbers import numbers
+from pnml.report.page_data import page_data
 from pnml.report.sections import render_sections
 
 if TYPE_CHECKING:
@@ -22,18 +22,15 @@ if TYPE_CHECKING:
     from pnml.report.model import Report
 
 _SCRIPTS = ("drawing.js", "charts.js", "page.js")
-_IN_LEAD = 3  # how many facts stand under the title
+_LEAD_FACTS = 3  # number of facts below the title
 
 
 def write_report(report: Report, path: str | os.PathLike[str]) -> Path:
-    """Write a report as one HTML file that needs nothing but itself, whole or not at all.
+    """Write a report as one self-contained HTML file, atomically, and return its path.
 
     Args:
-        report: what to show.
-        path: of the file; folders on the way to it are made.
-
-    Returns:
-        The path of the file.
+        report: the contents.
+        path: of the file; missing folders are created.
 
     >>> import tempfile
     >>> from pnml.report import Report, ScoredSet
@@ -53,15 +50,15 @@ def write_report(report: Report, path: str | os.PathLike[str]) -> Path:
 
 
 def render(report: Report) -> str:
-    """Give the page as text."""
+    """Return the page as HTML."""
     style, script = _asset("report.css"), "\n".join(_asset(name) for name in _SCRIPTS)
-    lead = " · ".join(f"{name}: {value}" for name, value in list(report.facts.items())[:_IN_LEAD])
+    lead = " · ".join(f"{name}: {value}" for name, value in list(report.facts.items())[:_LEAD_FACTS])
     return Template(_asset("page.html")).substitute(
         title=escape(report.title),
         lead=f'<p class="lead">{escape(lead)}</p>' if lead else "",
         generator=f"pnml {__version__}",
         sections=render_sections(report),
-        numbers=_json(numbers(report)),
+        data=_json(page_data(report)),
         style=style,
         script=script,
         policy=escape(_policy(style, script)),
@@ -73,13 +70,13 @@ def _asset(name: str) -> str:
 
 
 def _json(value: object) -> str:
-    """Write JSON that no text in it can end the script element of."""
+    """Return JSON that cannot end the script element it is embedded in."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e")
 
 
 def _policy(style: str, script: str) -> str:
-    """Allow this very style and script, pictures in the page, and nothing else."""
+    """Return a content security policy that allows only this style, this script and embedded images."""
     digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)]
     return (
         f"default-src 'none'; style-src 'sha256-{digests[0]}'; script-src 'sha256-{digests[1]}'; img-src data:; "

@@ -1,4 +1,4 @@
-"""Small pictures that are carried in the page itself."""
+"""Select the samples of the gallery, and embed their images in the page."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from pnml.report.model import ScoredSet
 
 GALLERY = 12
-"""How many of a set's most trusted pictures are shown, and how many of its least trusted."""
+"""Number of most trusted and of least trusted samples displayed per set."""
 SIDE = 128
-"""The longest side of a picture in the page, in pixels."""
-_LOSSLESS = 64  # up to this many pixels a side, PNG is small enough, and JPEG would blur what the network saw
+"""The longest side of an embedded image in pixels."""
+_LOSSLESS = 64  # images of at most this side are encoded as PNG, so that JPEG does not blur the network's input
 
 
 class Extremes(NamedTuple):
-    """The rows of the most trusted samples, the most trusted first; and of the least, the least first."""
+    """The rows of the most trusted samples, most trusted first, and of the least trusted, least trusted first."""
 
     most: NDArray[np.intp]
     least: NDArray[np.intp]
 
 
 def extremes(regret: NDArray[np.float64], count: int = GALLERY) -> Extremes:
-    """Choose the rows of smallest and of largest regret, ``count`` of each or as many as there are, none twice.
+    """Return the rows of smallest and of largest regret, at most ``count`` of each and none in both.
 
     >>> extremes(np.array([0.3, 0.1, 0.2]), count=2)
     Extremes(most=array([1, 2]), least=array([0]))
@@ -44,22 +44,22 @@ def extremes(regret: NDArray[np.float64], count: int = GALLERY) -> Extremes:
 
 
 def thumbnail(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Make a picture (H, W, 3) no larger than ``SIDE`` a side, keeping its aspect.
+    """Return an image (H, W, 3) reduced to at most ``SIDE`` pixels a side, with the same aspect ratio.
 
     >>> thumbnail(np.zeros((256, 512, 3), dtype=np.uint8)).shape
     (64, 128, 3)
     """
     if max(image.shape[:2]) <= SIDE:
         return image
-    pillow = require("PIL.Image", extra="torch", what="a report with pictures")
-    picture = pillow.fromarray(image)
-    picture.thumbnail((SIDE, SIDE))
-    return np.asarray(picture)
+    pillow = require("PIL.Image", extra="torch", what="a report with images")
+    reduced = pillow.fromarray(image)
+    reduced.thumbnail((SIDE, SIDE))
+    return np.asarray(reduced)
 
 
 def data_uri(image: NDArray[np.uint8]) -> str:
-    """Encode a picture (H, W, 3) as the address of an ``<img>``: small ones without loss."""
-    pillow = require("PIL.Image", extra="torch", what="a report with pictures")
+    """Return an image (H, W, 3) as a data URI: small images as PNG, others as JPEG."""
+    pillow = require("PIL.Image", extra="torch", what="a report with images")
     lossless = max(image.shape[:2]) <= _LOSSLESS
     buffer = BytesIO()
     if lossless:
@@ -69,17 +69,17 @@ def data_uri(image: NDArray[np.uint8]) -> str:
     return f"data:image/{'png' if lossless else 'jpeg'};base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
 
 
-def picture(scored: ScoredSet, row: int) -> NDArray[np.uint8] | None:
-    """Give a sample's picture, small; None where there is none, or none that decodes."""
+def sample_thumbnail(scored: ScoredSet, row: int) -> NDArray[np.uint8] | None:
+    """Return the thumbnail of a sample; None if it has no image or the image cannot be decoded."""
     images = scored.images
     if images is None:
         return None
     if isinstance(images, Mapping):
         return thumbnail(images[row]) if row in images else None
-    found = images[row]
-    if isinstance(found, np.ndarray):
-        return thumbnail(found)
+    image = images[row]
+    if isinstance(image, np.ndarray):
+        return thumbnail(image)
     try:
-        return thumbnail(read_image(Path(found)))
+        return thumbnail(read_image(Path(image)))
     except UndecodableError:
         return None

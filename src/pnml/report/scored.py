@@ -1,4 +1,4 @@
-"""From a table of scores to a report: samples of which nobody knows whether they are in-distribution."""
+"""Reports of score tables, whose samples are not labelled as in-distribution or OOD."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_AT_ONCE = 256
+_BATCH = 256
 
 
 def report_of_scores(
     path: Path, *, images: Path | None = None, detector: Path | None = None, class_names: Iterable[str] = ()
 ) -> Report:
-    """Lay out a table of scores as a report.
+    """Return the report of a table of scores.
 
     Args:
-        path: a table that ``pnml score`` wrote.
+        path: a table written by ``pnml score``.
         images: the folder or parquet file that was scored, for the gallery.
         detector: the detector it was scored with, for the threshold and the spectrum.
         class_names: by class number.
@@ -41,7 +41,7 @@ def report_of_scores(
         regret=table["regret"],
         prediction=table.get("prediction"),
         probability=table.get("probability"),
-        images=None if images is None else _pictures(images, ids, np.concatenate(extremes(table["regret"])), path),
+        images=None if images is None else _thumbnails(images, ids, np.concatenate(extremes(table["regret"])), path),
         ids=ids,
     )
     facts = {"Scores": f"{path.name}, {len(scored):,} samples"}
@@ -49,15 +49,15 @@ def report_of_scores(
     if images is not None:
         facts["Images"] = str(images)
     if detector is not None:
-        held = Detector.load(detector)
-        spectrum = held.subspace.spectrum
+        loaded = Detector.load(detector)
+        spectrum = loaded.subspace.spectrum
         facts["Detector"] = (
-            f"{detector.name}: {held.n_features:,} features to {held.n_classes:,} classes, fitted on "
-            f"{held.subspace.count:,} samples, rank {held.subspace.rank:,}"
+            f"{detector.name}: {loaded.n_features:,} features, {loaded.n_classes:,} classes, fitted on "
+            f"{loaded.subspace.count:,} samples, rank {loaded.subspace.rank:,}"
         )
-        threshold = held.threshold.value if held.threshold else threshold
+        threshold = loaded.threshold.value if loaded.threshold else threshold
     return Report(
-        title=f"How far predictions on “{scored.name}” can be trusted",
+        title=f"Regret of {scored.name}",
         facts=facts,
         sets=(scored,),
         class_names=tuple(class_names),
@@ -67,24 +67,24 @@ def report_of_scores(
 
 
 def _threshold(table: dict[str, NDArray[Any]]) -> float | None:
-    """Give a threshold that decides as the table did: the largest regret that was not flagged."""
+    """Return a threshold with the decisions of the table: the largest regret that is not flagged."""
     if "is_ood" not in table:
         return None
     kept = table["regret"][~table["is_ood"]]
     return float(kept.max()) if kept.size else float(np.nextafter(table["regret"].min(), 0))
 
 
-def _pictures(place: Path, ids: list[str], rows: NDArray[np.intp], path: Path) -> dict[int, NDArray[np.uint8]]:
-    """Decode and shrink the pictures of some rows; those that do not decode are left out."""
+def _thumbnails(images: Path, ids: list[str], rows: NDArray[np.intp], path: Path) -> dict[int, NDArray[np.uint8]]:
+    """Return the thumbnails of some rows, without images that cannot be decoded."""
     wanted = {ids[row]: int(row) for row in rows}
     found: dict[int, NDArray[np.uint8]] = {}
-    for names, encoded in open_images(place).read(0, _AT_ONCE):
-        for name, one in zip(names.tolist(), encoded, strict=True):
+    for names, encoded in open_images(images).read(0, _BATCH):
+        for name, image in zip(names.tolist(), encoded, strict=True):
             if str(name) in wanted:
                 try:
-                    found[wanted[str(name)]] = thumbnail(read_image(one))
+                    found[wanted[str(name)]] = thumbnail(read_image(image))
                 except UndecodableError:
                     continue
     if not found:
-        raise ValueError(f"no id of {path} is a picture of {place}: give the folder or parquet file that was scored")
+        raise ValueError(f"no id in {path} is an image in {images}: pass the folder or parquet file that was scored")
     return found

@@ -1,25 +1,43 @@
-"""Tables of metrics as HTML."""
+"""Metrics of a report, and tables as HTML."""
 
 from __future__ import annotations
 
 from html import escape
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from pnml.metrics import average
+from pnml.metrics import Metrics, average, evaluate
 from pnml.report.labels import label
 from pnml.report.model import Table
-from pnml.report.numbers import pairs
 
 if TYPE_CHECKING:
-    from pnml.metrics import Metrics
     from pnml.report.model import Report
 
 METRICS = ("auroc", "tnr_at_tpr95", "detection_accuracy")
 
 
+class MetricsPair(NamedTuple):
+    """The metrics of one OOD set against the in-distribution set; ``baseline`` is None without baseline scores."""
+
+    pnml: Metrics
+    baseline: Metrics | None
+
+
+def metrics_by_set(report: Report) -> dict[str, MetricsPair]:
+    """Return the metrics of every OOD set by its name; empty without an in-distribution set."""
+    ind = report.ind_set
+    if ind is None:
+        return {}
+    pairs = {}
+    for ood in report.ood_sets:
+        has_baseline = ind.baseline is not None and ood.baseline is not None
+        baseline = evaluate(ind.baseline, ood.baseline) if has_baseline else None
+        pairs[ood.name] = MetricsPair(evaluate(ind.regret, ood.regret), baseline)
+    return pairs
+
+
 def metric_table(report: Report) -> Table | None:
-    """Lay out the three metrics of every OOD set, the baseline's beside pNML's, and their means; None without any.
+    """Return the table of all metrics of every OOD set and their means; None if there are no metrics.
 
     >>> from pnml.report import ScoredSet
     >>> known = ScoredSet(name="known", role="in", regret=[0.1, 0.2], baseline=[0.1, 0.4])
@@ -28,34 +46,34 @@ def metric_table(report: Report) -> Table | None:
     >>> metric_table(Report(title="", facts={}, sets=(known, new))).rows
     (('new', 75.0, 100.0, 50.0, 100.0, 75.0, 100.0),)
     """
-    found = pairs(report)
-    if report.inside is None or not found:
+    pairs = metrics_by_set(report)
+    if report.ind_set is None or not pairs:
         return None
-    rows = [(name, *row_of(pair.baseline, pair.pnml)) for name, pair in found.items()]
-    if len(found) > 1:
-        alone = [pair.baseline for pair in found.values() if pair.baseline is not None]
-        mean = average(alone) if len(alone) == len(found) else None
-        rows.append(("Mean", *row_of(mean, average(pair.pnml for pair in found.values()))))
+    rows = [(name, *metric_row(pair.baseline, pair.pnml)) for name, pair in pairs.items()]
+    if len(pairs) > 1:
+        baselines = [pair.baseline for pair in pairs.values() if pair.baseline is not None]
+        mean = average(baselines) if len(baselines) == len(pairs) else None
+        rows.append(("Mean", *metric_row(mean, average(pair.pnml for pair in pairs.values()))))
     return Table(
-        title=f"{report.inside.name} against each out-of-distribution set",
+        title=f"{report.ind_set.name} against each out-of-distribution set",
         columns=("OOD set", *metric_columns(report.baseline_name, report.pnml_name)),
         rows=tuple(rows),
-        note="In percent; in-distribution is the positive class. The better of two is bold.",
+        note="In percent, with in-distribution as the positive class. The better value is bold.",
     )
 
 
 def metric_columns(*names: str) -> tuple[tuple[str, str], ...]:
-    """Give the headings of the three metrics, each with a column per name."""
+    """Return the headings of the metrics in ``METRICS``, with one column per name."""
     return tuple((label(metric), name) for metric in METRICS for name in names)
 
 
-def row_of(*measured: Metrics | None) -> tuple[float | None, ...]:
-    """Give the entries under :func:`metric_columns`."""
-    return tuple(None if one is None else getattr(one, metric) for metric in METRICS for one in measured)
+def metric_row(*columns: Metrics | None) -> tuple[float | None, ...]:
+    """Return the entries of one row under :func:`metric_columns`."""
+    return tuple(None if one is None else getattr(one, metric) for metric in METRICS for one in columns)
 
 
 def render_table(table: Table) -> str:
-    """Write a table that scrolls by itself where the screen is narrow."""
+    """Return a table as HTML; it scrolls horizontally on narrow screens."""
     body = "".join(_row(table, row) for row in table.rows)
     note = f'<p class="muted">{escape(table.note)}</p>' if table.note else ""
     return f"""<h3>{escape(table.title)}</h3>
@@ -70,7 +88,7 @@ def render_table(table: Table) -> str:
 
 
 def _head(table: Table) -> str:
-    """Write the headings: in two rows where columns are grouped."""
+    """Return the heading rows: two if columns are grouped, otherwise one."""
     grouped = any(isinstance(column, tuple) for column in table.columns)
     first, second = "", ""
     for group, columns in groupby(table.columns, lambda column: column[0] if isinstance(column, tuple) else None):

@@ -1,4 +1,4 @@
-"""Reports to look at: scores drawn from a seed, pictures that say which sample they are of."""
+"""Reports of random scores, with images that contain the number of their sample."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ CLASSES = ("ant", "bee <b>", "cat")
 NASTY = """<script>alert("x")</script> & 'quotes' </title> $title"""
 
 
-def pictures(count: int, side: int = 8) -> np.ndarray[Any, Any]:
-    """Pictures whose first pixel is the number of the sample."""
+def numbered_images(count: int, side: int = 8) -> np.ndarray[Any, Any]:
+    """Return images whose first pixel is the number of the sample."""
     images = np.full((count, side, side, 3), 127, dtype=np.uint8)
     images[:, 0, 0, 0] = np.arange(count) % 256
     return images
@@ -32,30 +32,35 @@ def scored(name: str, role: Any, centre: float, count: int, seed: int, **kwargs:
             "prediction": rng.integers(0, 4, count),
             "probability": probability,
             "baseline": 1 - probability,
-            "images": pictures(count),
+            "images": numbered_images(count),
             **kwargs,
         }
     )
 
 
 def comparison(**kwargs: Any) -> Report:
-    """An in-distribution set, two others, and names that must be escaped."""
+    """Return a report of an in-distribution set and two OOD sets, with names that must be escaped."""
     known = scored("known", "in", -3, 500, 0, labels=np.random.default_rng(9).integers(0, 3, 500))
     sets = known, scored("far", "out", -0.5, 301, 1), scored(f"near {NASTY}", "out", -2.2, 77, 2)
     facts = {"Network": NASTY, "Command": "pnml demo", "Date": "2024-05-17", "Versions": "pnml"}
     spectrum = np.append(np.geomspace(1, 1e-9, 60), np.zeros(4))
     table = Table(title="More", columns=("Set", ("AUROC", "a"), ("AUROC", "b")), rows=((NASTY, 99.96, 100.0),))
-    held = {"title": f"A report {NASTY}", "facts": facts, "sets": sets, "class_names": CLASSES, "spectrum": spectrum}
-    return Report(**{**held, "tables": (table,), **kwargs})
+    contents = {
+        "title": f"A report {NASTY}",
+        "facts": facts,
+        "sets": sets,
+        "class_names": CLASSES,
+        "spectrum": spectrum,
+    }
+    return Report(**{**contents, "tables": (table,), **kwargs})
 
 
 def unlabelled(**kwargs: Any) -> Report:
-    """A folder of somebody's own pictures."""
-    return Report(title="Mine", facts={}, sets=(scored("mine", "unlabelled", -1, 90, 3),), **kwargs)
+    """Return a report of one unlabelled set."""
+    return Report(title="New", facts={}, sets=(scored("new", "unlabelled", -1, 90, 3),), **kwargs)
 
 
-def numbers_in(page: str) -> Any:
-    """What the page's script reads."""
-    found = re.findall(r'<script type="application/json" id="numbers">(.*?)</script>', page, re.DOTALL)
-    assert len(found) == 1
-    return json.loads(found[0])
+def page_data_of(page: str) -> Any:
+    """Return the data of the page's script."""
+    (data,) = re.findall(r'<script type="application/json" id="page-data">(.*?)</script>', page, re.DOTALL)
+    return json.loads(data)
