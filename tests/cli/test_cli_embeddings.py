@@ -1,4 +1,4 @@
-"""Reading embeddings and heads: every format gives the rows that went in, in pieces."""
+"""Reading embeddings and heads: every format returns the rows that were written."""
 
 from __future__ import annotations
 
@@ -63,33 +63,33 @@ WRITERS: dict[str, tuple[str, Callable[[Path, Rows, list[str]], None]]] = {
 @pytest.mark.parametrize("kind", WRITERS)
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(count=st.integers(1, 23), size=st.integers(1, 9), share=st.floats(0, 0.999))
-def test_rows_come_back_in_pieces(tmp_path: Path, kind: str, count: int, size: int, share: float) -> None:
+def test_read_returns_rows_and_ids_in_batches(tmp_path: Path, kind: str, count: int, size: int, share: float) -> None:
     suffix, write = WRITERS[kind]
     path = tmp_path / f"rows{suffix}"
     rows = np.random.default_rng(count).normal(size=(count, 3)).astype("f" if count % 2 else "d")
     ids = [f"row {number}" for number in range(count)]
     write(path, rows, ids)
-    stored = open_embeddings(path).stored
-    assert (stored.count, stored.width) == (count, 3)
+    reader = open_embeddings(path).reader
+    assert (reader.count, reader.width) == (count, 3)
     start = int(share * count)
-    pieces = list(stored.read(start, size))
-    assert [len(piece) for _, piece in pieces] == [min(size, count - first) for first in range(start, count, size)]
-    assert np.concatenate([piece for _, piece in pieces]).tolist() == rows[start:].tolist()
-    assert [name for names, _ in pieces if names is not None for name in names] == ids[start:]
+    batches = list(reader.read(start, size))
+    assert [len(batch) for _, batch in batches] == [min(size, count - first) for first in range(start, count, size)]
+    assert np.concatenate([batch for _, batch in batches]).tolist() == rows[start:].tolist()
+    assert [name for names, _ in batches for name in names] == ids[start:]
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("kind", ["<f4", ">f8", "<f2", "u1"])
-def test_npy_of_any_layout(order: Any, kind: str, tmp_path: Path) -> None:
+def test_npy_of_any_layout_is_read(order: Any, kind: str, tmp_path: Path) -> None:
     rows = np.asarray(np.arange(12).reshape(4, 3), dtype=kind, order=order)
     np.save(tmp_path / "rows.npy", rows)
-    pieces = list(open_npy(tmp_path / "rows.npy").read(1, 2))
-    assert [names for names, _ in pieces] == [None, None]
-    assert [piece.tolist() for _, piece in pieces] == [rows[1:3].tolist(), rows[3:].tolist()]
-    assert all(piece.dtype.isnative for _, piece in pieces)
+    batches = list(open_npy(tmp_path / "rows.npy").read(1, 2))
+    assert [numbers.tolist() for numbers, _ in batches] == [[1, 2], [3]]
+    assert [batch.tolist() for _, batch in batches] == [rows[1:3].tolist(), rows[3:].tolist()]
+    assert all(batch.dtype.isnative for _, batch in batches)
 
 
-def test_chunks_are_bounded_and_say_where_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_are_bounded_and_carry_positions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pnml.io.embeddings, "CHUNK_BYTES", 8 * 3 * 4)
     np.save(tmp_path / "rows.npy", np.arange(30.0).reshape(10, 3))
     samples = open_embeddings(tmp_path / "rows.npy")
@@ -100,13 +100,13 @@ def test_chunks_are_bounded_and_say_where_they_are(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize(("ids", "expected"), [([7, 8], [7, 8]), (["a", "b"], ["a", "b"]), ([b"x", b"y"], ["x", "y"])])
-def test_ids_are_whole_numbers_or_text(ids: list[Any], expected: list[Any], tmp_path: Path) -> None:
+def test_ids_are_integers_or_text(ids: list[Any], expected: list[Any], tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": [1.0, 2.0], "id": ids}), tmp_path / "rows.parquet")
     (chunk,) = open_embeddings(tmp_path / "rows.parquet").chunks()
     assert chunk.ids.tolist() == expected
 
 
-def test_numbers_named_id_are_no_feature(tmp_path: Path) -> None:
+def test_float_column_id_is_no_feature(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [0.5, 1.5], "x": [1.0, 2.0]}), tmp_path / "rows.parquet")
     (chunk,) = open_embeddings(tmp_path / "rows.parquet").chunks()
     assert chunk.embeddings.tolist() == [[1.0], [2.0]]
@@ -142,14 +142,14 @@ def spoiled_npz(path: Path) -> None:
 
 
 def short_npz(path: Path) -> None:
-    """Write an archive whose array says it has more rows than there are."""
+    """Write an archive whose array header claims more rows than it has."""
     np.save(path.with_suffix(".npy"), np.zeros((100, 3)))
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("embedding.npy", path.with_suffix(".npy").read_bytes()[:1000])
 
 
 def garbage(path: Path) -> None:
-    path.write_bytes(b"not what it says it is" * 10)
+    path.write_bytes(b"garbage" * 30)
 
 
 two = np.zeros((2, 3))
@@ -183,7 +183,7 @@ BAD: list[tuple[str, Callable[[Path], None], str]] = [
 
 
 @pytest.mark.parametrize(("name", "write", "message"), BAD)
-def test_bad_files_are_named_with_what_is_wrong(
+def test_unreadable_embeddings_raise_with_file_and_reason(
     name: str, write: Callable[[Path], None], message: str, tmp_path: Path
 ) -> None:
     write(tmp_path / name)
@@ -193,7 +193,7 @@ def test_bad_files_are_named_with_what_is_wrong(
 
 @pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
 @pytest.mark.parametrize("biased", [True, False])
-def test_heads_come_back(suffix: str, biased: bool, tmp_path: Path) -> None:  # noqa: FBT001
+def test_read_head_returns_weight_and_bias(suffix: str, biased: bool, tmp_path: Path) -> None:  # noqa: FBT001
     arrays = {"weight": np.arange(6.0).reshape(2, 3)} | ({"bias": np.array([1.0, 2.0])} if biased else {})
     path = tmp_path / f"head{suffix}"
     if suffix == ".npz":
@@ -206,7 +206,7 @@ def test_heads_come_back(suffix: str, biased: bool, tmp_path: Path) -> None:  # 
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
-def test_heads_of_any_precision_are_read(dtype: torch.dtype, tmp_path: Path) -> None:
+def test_read_head_of_any_precision(dtype: torch.dtype, tmp_path: Path) -> None:
     weight = torch.linspace(-3, 1000, 6).reshape(2, 3).to(dtype)
     save_tensors({"weight": weight}, tmp_path / "head.safetensors")
     assert read_head(tmp_path / "head.safetensors")[0].tolist() == weight.double().tolist()
@@ -227,7 +227,7 @@ BAD_HEADS: list[tuple[str, Callable[[Path], None], str]] = [
 
 
 @pytest.mark.parametrize(("name", "write", "message"), BAD_HEADS)
-def test_bad_heads_are_named_with_what_is_wrong(
+def test_unreadable_heads_raise_with_file_and_reason(
     name: str, write: Callable[[Path], None], message: str, tmp_path: Path
 ) -> None:
     write(tmp_path / name)

@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from pnml.io.embedded import EmbeddedImages
+from pnml.io.embedded_images import EmbeddedImages
 from pnml.io.images import open_images
 from pnml.io.preparation import Preparation
 from pnml.pytorch.guard import Guard
@@ -41,4 +41,4 @@ def guard() -> Guard:
 
 
 def embedded(folder: Path, guard: Guard, *, batch: int, strict: bool = False) -> EmbeddedImages:
-    return EmbeddedImages(open_images(folder), Preparation(), guard, batch, strict, {"factory": "test"})
+    return EmbeddedImages(open_images(folder), batch, Preparation(), guard, strict, {"factory": "test"})

@@ -1,4 +1,4 @@
-"""Which Ray is used: one already connected, one at an address, or one started for the while and stopped again."""
+"""Which Ray is used: the connected one, the one at RAY_ADDRESS, or a new one that is stopped again."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from pnml.engines.cluster import cluster
 
 
 class FakeRay(ModuleType):
-    """Notes what is asked of it."""
+    """Records calls."""
 
     def __init__(self, *, connected: bool = False) -> None:
         super().__init__("ray")
         self.connected = connected
-        self.asked: list[Any] = []
+        self.calls: list[Any] = []
 
     def is_initialized(self) -> bool:
         return self.connected
 
     def init(self, **options: Any) -> None:
         self.connected = True
-        self.asked.append(options)
+        self.calls.append(options)
 
     def shutdown(self) -> None:
         self.connected = False
-        self.asked.append("shutdown")
+        self.calls.append("shutdown")
 
 
 def install(monkeypatch: pytest.MonkeyPatch, *, connected: bool = False) -> FakeRay:
@@ -40,7 +40,7 @@ def install(monkeypatch: pytest.MonkeyPatch, *, connected: bool = False) -> Fake
     return fake
 
 
-def test_one_is_started_here_quietly_and_stopped_whatever_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_ray_is_started_quietly_and_stopped_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = install(monkeypatch)
     seen = []
 
@@ -52,34 +52,34 @@ def test_one_is_started_here_quietly_and_stopped_whatever_happens(monkeypatch: p
     with pytest.raises(KeyError):
         work()
     assert seen == [fake, True, logging.CRITICAL]
-    (options, stopped) = fake.asked
+    (options, stopped) = fake.calls
     assert (options["address"], options["num_cpus"], options["include_dashboard"]) == ("local", 3, False)
     assert stopped == "shutdown"
     assert logging.getLogger("ray.data").level != logging.CRITICAL
 
 
-def test_one_that_is_connected_is_used_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connected_ray_is_used_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = install(monkeypatch, connected=True)
     with cluster() as ray:
         assert ray is fake
-    assert fake.asked == []
-    with pytest.raises(ValueError, match="2 cores were asked for, but the Ray that is connected"), cluster(cpus=2):
+    assert fake.calls == []
+    with pytest.raises(ValueError, match="which the connected Ray determines itself, got 2"), cluster(cpus=2):
         pass
 
 
-def test_an_address_is_joined_and_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ray_at_the_address_is_joined_and_left(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = install(monkeypatch)
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     with cluster():
         pass
-    (options, left) = fake.asked
+    (options, left) = fake.calls
     assert not {"address", "num_cpus", "include_dashboard"} & set(options)  # Ray reads the address itself
     assert left == "shutdown"
-    with pytest.raises(ValueError, match=r"but 10\.0\.0\.1:6379 brings its own"), cluster(cpus=2):
+    with pytest.raises(ValueError, match=r"which 10\.0\.0\.1:6379 determines itself, got 2"), cluster(cpus=2):
         pass
 
 
-def test_without_ray_its_install_line_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_ray_raises_with_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ImportError, match=r"the engine ray needs 'ray'.*pip install 'pnml\[ray\]'"), cluster():
         pass

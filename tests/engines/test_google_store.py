@@ -1,4 +1,4 @@
-"""``gs://`` is read and written through pyarrow's own client, options in the URI and all."""
+"""``gs://`` is read and written through pyarrow's client, with options in the URI."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from pnml.io.embeddings import open_embeddings
 from pnml.io.fingerprint import fingerprint_path
 from pnml.io.images import open_images
-from pnml.io.shards import Shards
+from pnml.io.store import Part, PartStore
 
 from .files import embeddings, write_folder, write_rows
 from .google_store import ROOM, GoogleStore, serving_google
@@ -38,13 +38,13 @@ def test_embeddings_are_read_from_any_row(store: GoogleStore) -> None:
     samples = open_embeddings(store.uri("bucket/deep/new%20rows"))
     assert samples.count == 100
     for start in (0, 29, 31, 99):
-        found = np.concatenate([rows for _, rows in samples.stored.read(start, 13)])
+        found = np.concatenate([rows for _, rows in samples.reader.read(start, 13)])
         np.testing.assert_array_equal(found, ROWS[start:])
     one = open_embeddings(store.uri("bucket/deep/new%20rows/part-1.parquet"))
     np.testing.assert_array_equal(next(one.chunks()).embeddings, ROWS[30:47])
 
 
-def test_a_bucket_as_a_whole_is_read(store: GoogleStore) -> None:
+def test_whole_bucket_is_read(store: GoogleStore) -> None:
     write_folder(store.folder / "bucket", ROWS, [30, 100], group=11)
     assert open_embeddings(store.uri("bucket")).count == 100
 
@@ -57,41 +57,43 @@ def test_images_are_read(store: GoogleStore) -> None:
     assert (ids.tolist(), encoded) == (["a", "b"], [b"one", b"two"])
 
 
-def test_stamps_tell_changes(store: GoogleStore) -> None:
+def test_fingerprint_changes_with_the_files(store: GoogleStore) -> None:
     folder = write_folder(store.folder / "bucket" / "rows", ROWS, [30, 100], group=11)
-    stamp = fingerprint_path(store.uri("bucket/rows"))
-    assert stamp == fingerprint_path(store.uri("bucket/rows"))
+    before = fingerprint_path(store.uri("bucket/rows"))
+    assert before == fingerprint_path(store.uri("bucket/rows"))
     write_rows(folder / "part-1.parquet", ROWS, group=20)
-    assert stamp != fingerprint_path(store.uri("bucket/rows"))
+    assert before != fingerprint_path(store.uri("bucket/rows"))
 
 
-def test_what_is_not_there_is_refused(store: GoogleStore) -> None:
+def test_missing_files_and_passwords_raise(store: GoogleStore) -> None:
     with pytest.raises(FileNotFoundError, match=r"absent\.parquet.* does not exist"):
         open_embeddings(store.uri("bucket/absent.parquet"))
     with pytest.raises(ValueError, match=r"gs://\.\.\.@bucket/rows holds a password"):
         open_embeddings("gs://me:hush@bucket/rows")
 
 
-def test_shards_are_written_found_again_and_removed(store: GoogleStore) -> None:
+def test_parts_are_written_resumed_and_deleted(store: GoogleStore) -> None:
     out = store.folder / "bucket" / "out"
-    shards = Shards(store.uri("bucket/out"))
-    shards.begin(MANIFEST)
-    shards.write(0, 5, {"id": np.arange(5)}, {"rows": 5})
+    parts = PartStore(store.uri("bucket/out"), "parquet")
+    parts.begin(MANIFEST)
+    parts.write(0, 5, Part({"id": np.arange(5)}, ["a.png"]))
     assert sorted(path.name for path in out.iterdir()) == ["_manifest.json", "rows-000000000000-000000000005.parquet"]
-    shards.begin(MANIFEST)
-    assert shards.facts(0, 5) == {"rows": 5}
-    assert shards.facts(5, 10) is None
-    with pytest.raises(ValueError, match=r"holds another table: the detector has changed since"):
-        shards.begin({**MANIFEST, "detector": "another"})
-    shards.begin(MANIFEST, restart=True)
-    assert shards.facts(0, 5) is None
+    parts.begin(MANIFEST)
+    found = parts.read(0, 5)
+    assert found is not None
+    assert (found.columns["id"].tolist(), found.skipped) == ([0, 1, 2, 3, 4], ["a.png"])
+    assert parts.read(5, 10) is None
+    with pytest.raises(ValueError, match=r"belongs to another run: the detector changed"):
+        parts.begin({**MANIFEST, "detector": "another"})
+    parts.begin(MANIFEST, restart=True)
+    assert parts.read(0, 5) is None
 
 
-def test_a_store_that_takes_no_more_keeps_no_half_shard(store: GoogleStore) -> None:
-    shards = Shards(store.uri("bucket/out"))
-    shards.begin(MANIFEST)
+def test_failed_upload_leaves_no_part(store: GoogleStore) -> None:
+    parts = PartStore(store.uri("bucket/out"), "parquet")
+    parts.begin(MANIFEST)
     noise = np.random.default_rng(0).integers(0, 1 << 62, ROOM // 4)
     with pytest.raises(PermissionError):
-        shards.write(0, len(noise), {"id": noise}, {})
-    assert shards.facts(0, len(noise)) is None
+        parts.write(0, len(noise), Part({"id": noise}, []))
+    assert parts.read(0, len(noise)) is None
     assert [path.name for path in (store.folder / "bucket" / "out").iterdir()] == ["_manifest.json"]

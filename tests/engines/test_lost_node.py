@@ -1,4 +1,4 @@
-"""A machine is lost, with the workers and the results it held, and another joins: no row is lost or doubled."""
+"""A machine is lost with its workers and results, and another joins: no row is lost or doubled."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import pnml.engines.pieces
+import pnml.engines.ranges
 import pnml.io.embeddings
 from pnml import Detector
-from pnml.engines.pieces import pieces_of
-from pnml.engines.ray import scored, summed
+from pnml.engines.ranges import worker_ranges
+from pnml.engines.ray import score_samples, sum_samples
 from pnml.io.embeddings import open_embeddings
 
 from .files import COVERAGE, write_rows
@@ -82,16 +82,16 @@ def machines() -> Iterator[Machines]:
 @pytest.fixture
 def samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EmbeddingFile:
     monkeypatch.setattr(pnml.io.embeddings, "CHUNK_BYTES", 8 * FEATURES * CHUNK_ROWS)
-    monkeypatch.setattr(pnml.engines.pieces, "_ROWS_PER_FEATURE", 1)
+    monkeypatch.setattr(pnml.engines.ranges, "_ROWS_PER_FEATURE", 1)
     samples = open_embeddings(write_rows(tmp_path / "rows.parquet", ROWS, group=100))
-    assert len(pieces_of(samples)) == 20
+    assert len(worker_ranges(samples)) == 20
     return samples
 
 
 def waits_to_be_lost(
     read: Callable[[int, int], Iterator[Any]], folder: Path, last: int
 ) -> Callable[[int, int], Iterator[Any]]:
-    """Let every piece that is begun leave a note, named after the piece and the machine; stop in the ``last`` one."""
+    """Wrap ``read``: every range leaves a file named after its start and its machine; the ``last`` one then waits."""
     folder.mkdir()
 
     def wait(start: int, size: int) -> Iterator[Any]:
@@ -120,7 +120,7 @@ def done_while_the_worker_is_lost(machines: Machines, folder: Path, work: Callab
 
 
 def begun(folder: Path) -> tuple[set[str], set[str]]:
-    """The pieces that the lost machine has begun, and those that the other one has."""
+    """Return the starts of the ranges that the lost machine began, and of those that the other one began."""
     by_machine: dict[str, set[str]] = {}
     for note in sorted(folder.glob("*-*"), key=os.path.getmtime):
         start, _, machine = note.name.partition("-")
@@ -129,16 +129,14 @@ def begun(folder: Path) -> tuple[set[str], set[str]]:
     return lost, other
 
 
-def test_sums_of_a_lost_machine_are_made_again(machines: Machines, samples: EmbeddingFile, tmp_path: Path) -> None:
-    notes = tmp_path / "notes"
-    stored = replace(samples.stored, read=waits_to_be_lost(samples.stored.read, notes, last=12))
-    watched = replace(samples, stored=stored)
-    statistic, _ = done_while_the_worker_is_lost(
-        machines, notes, lambda: summed(watched, FEATURES, unit_norm=True, progress=False)
-    )
+def test_sums_of_a_lost_machine_are_computed_again(machines: Machines, samples: EmbeddingFile, tmp_path: Path) -> None:
+    notes, head = tmp_path / "notes", Detector(np.eye(3, FEATURES))
+    reader = replace(samples.reader, read=waits_to_be_lost(samples.reader.read, notes, last=12))
+    watched = replace(samples, reader=reader)
+    statistic, _ = done_while_the_worker_is_lost(machines, notes, lambda: sum_samples(watched, head, progress=False))
     lost, other = begun(notes)
     assert len(lost) == 12
-    assert len(lost & other) > 1  # also one that was whole: what came of it was on the lost machine
+    assert len(lost & other) > 1  # also a finished one, whose result was on the lost machine
     rows = ROWS.astype(float)
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     matrix = unit.T @ unit
@@ -146,17 +144,17 @@ def test_sums_of_a_lost_machine_are_made_again(machines: Machines, samples: Embe
     np.testing.assert_allclose(statistic.matrix, matrix, rtol=1e-12, atol=1e-12 * np.abs(matrix).max())
 
 
-def test_scores_of_a_lost_machine_are_there_once(machines: Machines, samples: EmbeddingFile, tmp_path: Path) -> None:
+def test_scores_of_a_lost_machine_are_written_once(machines: Machines, samples: EmbeddingFile, tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     detector = Detector(rng.normal(size=(3, FEATURES))).fit(ROWS[:500])
     notes = tmp_path / "notes"
-    stored = replace(samples.stored, read=waits_to_be_lost(samples.stored.read, notes, last=5))
-    watched = replace(samples, stored=stored)
+    reader = replace(samples.reader, read=waits_to_be_lost(samples.reader.read, notes, last=5))
+    watched = replace(samples, reader=reader)
     summary = done_while_the_worker_is_lost(
-        machines, notes, lambda: scored(watched, detector, tmp_path / "scores", progress=False)
+        machines, notes, lambda: score_samples(watched, detector, tmp_path / "scores", progress=False)
     )
     lost, other = begun(notes)
-    assert (len(lost), len(lost & other)) == (5, 1)  # shards that were whole stay
+    assert (len(lost), len(lost & other)) == (5, 1)  # finished files are kept
     assert summary.rows == len(ROWS)
     shards = sorted((tmp_path / "scores").glob("rows-*.parquet"))
     table = pa.concat_tables(pq.read_table(path).replace_schema_metadata() for path in shards)

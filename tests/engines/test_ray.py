@@ -1,4 +1,4 @@
-"""On a real Ray cluster of this machine: the numbers of one process, also when workers are killed on the way."""
+"""On a Ray cluster of this machine: the numbers of one process, also when workers are killed."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-import pnml.engines.pieces
+import pnml.engines.ranges
 import pnml.io.embeddings
 from pnml import Correlation, Detector
 from pnml.backend.arrays import to_numpy
 from pnml.cli.fit import fit as fit_command
 from pnml.cli.score import score as score_command
+from pnml.core.detector import ZeroEmbeddingWarning
 from pnml.core.theorem import log_softmax
 from pnml.engines import mapping
-from pnml.engines.pieces import pieces_of
-from pnml.engines.ray import SkippedImagesWarning, fit, score, scored, summed
-from pnml.engines.work import Summing, statistic_of
+from pnml.engines.jobs import SumJob, row_to_sums
+from pnml.engines.ranges import worker_ranges
+from pnml.engines.ray import SkippedImagesWarning, fit, score, score_samples, sum_samples
 from pnml.io.embeddings import open_embeddings
 
 from .files import COVERAGE, FEATURES, embeddings, fitted, head, write_folder, write_rows
@@ -66,14 +67,14 @@ def cluster() -> Iterator[None]:
             logging_level="ERROR",
         )
         yield
-        assert ray.is_initialized()  # what a user has connected stays so
+        assert ray.is_initialized()  # a connection of the user is kept
         ray.shutdown()
 
 
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pnml.io.embeddings, "CHUNK_BYTES", 8 * FEATURES * CHUNK_ROWS)
-    monkeypatch.setattr(pnml.engines.pieces, "_ROWS_PER_FEATURE", 1)
+    monkeypatch.setattr(pnml.engines.ranges, "_ROWS_PER_FEATURE", 1)
 
 
 def folder_of(path: Path, rows: Any = ROWS) -> Path:
@@ -101,7 +102,7 @@ def table_of_one_process(samples: Any, detector: Detector) -> pa.Table:
 
 
 def waits_to_be_killed(read: Callable[[int, int], Iterator[Any]], victim: Path) -> Callable[[int, int], Iterator[Any]]:
-    """Let the first process that reads a second chunk leave its number in a file, and wait there for its end."""
+    """Wrap ``read``: the first process that reads a second chunk writes its number to a file and waits to be killed."""
 
     def wait(start: int, size: int) -> Iterator[Any]:
         for number, chunk in enumerate(read(start, size)):
@@ -131,9 +132,9 @@ def killer(victim: Path) -> Iterator[None]:
     assert not thread.is_alive(), "nobody was killed"
 
 
-def test_fit_of_a_folder_is_that_of_the_rows(tmp_path: Path) -> None:
+def test_fit_on_a_folder_equals_fit_on_its_rows(tmp_path: Path) -> None:
     samples = open_embeddings(folder_of(tmp_path / "train"))
-    assert len(pieces_of(samples)) > 6
+    assert len(worker_ranges(samples)) > 6
     detector = fit(tmp_path / "train", head(), progress=False)
     expected = head().fit(ROWS)
     matrix = expected.correlation.matrix
@@ -141,11 +142,13 @@ def test_fit_of_a_folder_is_that_of_the_rows(tmp_path: Path) -> None:
     np.testing.assert_allclose(detector.correlation.matrix, matrix, rtol=1e-12, atol=1e-12 * np.abs(matrix).max())
     np.testing.assert_allclose(detector.correlation.norm_sum, expected.correlation.norm_sum, rtol=1e-12)
     assert detector.correlation.sample == expected.correlation.sample
-    again, _ = summed(samples, FEATURES, unit_norm=True, progress=False)
-    assert again == detector.correlation  # bit for bit: how pieces are added does not depend on who is faster
+    again, _ = sum_samples(samples, head(), progress=False)
+    assert (
+        again == detector.correlation
+    )  # bit for bit: the order of additions does not depend on which worker is faster
 
 
-def test_scores_are_those_of_one_process_bit_for_bit_and_a_killed_job_goes_on(tmp_path: Path) -> None:
+def test_scores_equal_those_of_one_process_and_a_killed_job_is_resumed(tmp_path: Path) -> None:
     detector, out = fitted(), tmp_path / "scores"
     samples = open_embeddings(folder_of(tmp_path / "new"))
     summary = score(tmp_path / "new", detector, out, progress=False)
@@ -164,31 +167,31 @@ def test_scores_are_those_of_one_process_bit_for_bit_and_a_killed_job_goes_on(tm
     assert not list(out.glob(".*"))
 
 
-def test_a_worker_killed_during_fit_changes_nothing(tmp_path: Path) -> None:
+def test_worker_killed_during_fit_does_not_change_the_sum(tmp_path: Path) -> None:
     samples = open_embeddings(folder_of(tmp_path / "train"))
-    eval_no_grad, _ = summed(samples, FEATURES, unit_norm=True, progress=False)
+    undisturbed, _ = sum_samples(samples, head(), progress=False)
     victim = tmp_path / "victim"
-    stored = replace(samples.stored, read=waits_to_be_killed(samples.stored.read, victim))
+    reader = replace(samples.reader, read=waits_to_be_killed(samples.reader.read, victim))
     with killer(victim):
-        statistic, _ = summed(replace(samples, stored=stored), FEATURES, unit_norm=True, progress=False)
+        statistic, _ = sum_samples(replace(samples, reader=reader), head(), progress=False)
     assert statistic.count == len(ROWS)
-    assert statistic == eval_no_grad
+    assert statistic == undisturbed
 
 
-def test_a_worker_killed_during_score_loses_and_doubles_no_row(tmp_path: Path) -> None:
+def test_worker_killed_during_score_loses_and_doubles_no_row(tmp_path: Path) -> None:
     detector = fitted()
     ids = [f"sample-{number}" for number in range(len(ROWS))]
     samples = open_embeddings(write_rows(tmp_path / "new.parquet", ROWS, group=60, ids=ids))
     victim = tmp_path / "victim"
-    stored = replace(samples.stored, read=waits_to_be_killed(samples.stored.read, victim))
+    reader = replace(samples.reader, read=waits_to_be_killed(samples.reader.read, victim))
     with killer(victim):
-        summary = scored(replace(samples, stored=stored), detector, tmp_path / "scores", progress=False)
+        summary = score_samples(replace(samples, reader=reader), detector, tmp_path / "scores", progress=False)
     assert summary.rows == len(ROWS)
     assert table_at(tmp_path / "scores")["id"].to_pylist() == ids
     assert table_at(tmp_path / "scores").equals(table_of_one_process(samples, detector))
 
 
-def test_images_through_actors_of_which_one_is_killed(tmp_path: Path) -> None:
+def test_images_are_scored_by_actors_of_which_one_is_killed(tmp_path: Path) -> None:
     folder = write_images(tmp_path / "images", 330, spoiled=range(40, 44))
     plain = embedded(folder, guard(), batch=2)
     expected = Correlation(unit_norm=True)
@@ -196,20 +199,20 @@ def test_images_through_actors_of_which_one_is_killed(tmp_path: Path) -> None:
         if len(chunk.ids):
             expected.update(chunk.embeddings)
     victim = tmp_path / "victim"
-    images = replace(plain.images, read=waits_to_be_killed(plain.images.read, victim))
-    subject = guard()
+    reader = replace(plain.reader, read=waits_to_be_killed(plain.reader.read, victim))
+    guarded = guard()
     with killer(victim), pytest.warns(SkippedImagesWarning, match=r"4 of 330 images .* one is 0040\.png"):
-        detector = fit(replace(plain, images=images, guard=subject), subject, progress=False)
-    assert subject.head_name == "3"
-    assert subject.detector is detector
+        detector = fit(replace(plain, reader=reader, guard=guarded), guarded, progress=False)
+    assert guarded.head_name == "3"
+    assert guarded.detector is detector
     assert detector.correlation.count == expected.count == 326
     np.testing.assert_allclose(detector.correlation.matrix, expected.matrix, rtol=1e-12, atol=1e-12)
     with pytest.warns(SkippedImagesWarning):
-        score(folder, subject, tmp_path / "scores", batch_size=2, progress=False)
+        score(folder, guarded, tmp_path / "scores", batch_size=2, progress=False)
     assert table_at(tmp_path / "scores").equals(table_of_one_process(plain, detector))
 
 
-def test_a_store_is_read_and_written(tmp_path: Path) -> None:
+def test_s3_store_is_read_and_written(tmp_path: Path) -> None:
     with serving() as store:
         for path in folder_of(tmp_path / "new").iterdir():
             store.objects[f"bucket/new/{path.name}"] = path.read_bytes()
@@ -221,7 +224,7 @@ def test_a_store_is_read_and_written(tmp_path: Path) -> None:
     assert found.replace_schema_metadata().equals(table_of_one_process(samples, detector))
 
 
-def test_a_store_of_google_is_read_and_written(tmp_path: Path) -> None:
+def test_google_store_is_read_and_written(tmp_path: Path) -> None:
     new = folder_of(tmp_path / "bucket" / "new")
     with serving_google(tmp_path) as store:
         detector = fit(store.uri("bucket/new"), head(), progress=False)
@@ -229,7 +232,7 @@ def test_a_store_of_google_is_read_and_written(tmp_path: Path) -> None:
     assert table_at(tmp_path / "bucket" / "scores").equals(table_of_one_process(open_embeddings(new), detector))
 
 
-def test_what_a_worker_refuses_is_said_as_on_one_machine(tmp_path: Path) -> None:
+def test_errors_of_workers_are_raised_as_on_one_machine(tmp_path: Path) -> None:
     rows = ROWS.copy()
     rows[777, 2] = np.inf
     folder_of(tmp_path / "bad", rows)
@@ -240,17 +243,37 @@ def test_what_a_worker_refuses_is_said_as_on_one_machine(tmp_path: Path) -> None
     def read(start: int, size: int) -> Iterator[Any]:
         raise ZeroDivisionError("division by zero")
 
-    broken = replace(samples, stored=replace(samples.stored, read=read))
-    with pytest.raises(ray.exceptions.RayTaskError, match="division by zero"):  # no mistake of the user's: all of it
-        summed(broken, FEATURES, unit_norm=True, progress=False)
-    with pytest.raises(ValueError, match="4 cores were asked for, but the Ray that is connected brings its own"):
+    broken = replace(samples, reader=replace(samples.reader, read=read))
+    with pytest.raises(
+        ray.exceptions.RayTaskError, match="division by zero"
+    ):  # not an error of the user: raised with its traceback
+        sum_samples(broken, head(), progress=False)
+    with pytest.raises(
+        ValueError, match="expected no number of cores, which the connected Ray determines itself, got 4"
+    ):
         fit(tmp_path / "bad", head(), cpus=4)
     np.save(tmp_path / "rows.npy", ROWS)
     with pytest.raises(ValueError, match="is no parquet: the engine ray reads parquet files"):
         fit(tmp_path / "rows.npy", head())
 
 
-def test_the_commands_say_and_write_the_same_as_without_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zero_embeddings_are_left_out_and_flagged_as_on_one_machine(tmp_path: Path) -> None:
+    rows = ROWS.copy()
+    rows[[5, 777]] = 0
+    folder_of(tmp_path / "zeros", rows)
+    detector = fit(tmp_path / "zeros", head(), progress=False)
+    assert (detector.correlation.count, detector.correlation.left_out) == (998, 2)
+    with pytest.warns(ZeroEmbeddingWarning, match="2 of 1000 training rows"):
+        detector.calibrate(embeddings(200, seed=1))
+    summary = score(tmp_path / "zeros", detector, tmp_path / "scores", progress=False)
+    table = table_at(tmp_path / "scores")
+    assert table.equals(table_of_one_process(open_embeddings(tmp_path / "zeros"), detector))
+    assert summary.most == table["regret"][5].as_py() == pytest.approx(np.log(detector.n_classes))
+    assert table["is_ood"][5].as_py()
+    assert table["is_ood"][777].as_py()
+
+
+def test_commands_print_and_write_the_same_as_without_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder_of(tmp_path / "new")
     fitted().save(tmp_path / "detector.safetensors")
     monkeypatch.chdir(tmp_path)
@@ -264,16 +287,11 @@ def test_the_commands_say_and_write_the_same_as_without_ray(tmp_path: Path, monk
     plain, spread = run("plain.parquet"), run("scores", "--engine", "ray")
     assert spread.exit_code == 0, spread.output
     assert table_at(tmp_path / "scores").equals(pq.read_table(tmp_path / "plain.parquet"))
-    first, regrets, flagged = spread.stdout.splitlines()
-    assert first == "scored 1,000 rows of new into scores"
-    assert flagged == plain.stdout.splitlines()[2]
-    found = dict(part.split() for part in regrets.removeprefix("regret in nats: ").split(", "))
-    regret = np.asarray(pq.read_table(tmp_path / "plain.parquet")["regret"])
-    expected = {"least": regret.min(), "mean": regret.mean(), "most": regret.max()}
-    assert found == {name: f"{value:.4g}" for name, value in expected.items()}
+    assert spread.stdout == plain.stdout.replace("plain.parquet", "scores")
+    assert spread.stdout.startswith("scored 1,000 rows of new into scores\nregret in nats: min ")
     (tmp_path / "new" / "part-0.parquet").touch()
     changed = run("scores", "--engine", "ray")
-    assert "scores holds another table: the input has changed since" in changed.stderr
+    assert "scores belongs to another run: the input changed" in changed.stderr
     assert run("scores", "--engine", "ray", "--restart").exit_code == 0
     assert "--cpus goes with --engine ray only" in run("x.parquet", "--cpus", "2").stderr
     assert "is no file of this machine" in run("s3://bucket/scores").stderr
@@ -284,15 +302,15 @@ def test_the_commands_say_and_write_the_same_as_without_ray(tmp_path: Path, monk
     assert said[0] == said[1]
 
 
-def test_a_worker_runs_jobs_it_is_sent(tmp_path: Path) -> None:
+def test_workers_run_jobs_and_name_missing_packages(tmp_path: Path) -> None:
     samples = open_embeddings(folder_of(tmp_path / "train"))
-    job = ray.put(ray.cloudpickle.dumps(Summing(samples, FEATURES, unit_norm=False)))
-    row = mapping.OnActor()({"start": 0, "stop": 70}, job)
-    statistic, _ = statistic_of(row)
+    job = ray.put(ray.cloudpickle.dumps(SumJob(samples, FEATURES, unit_norm=False)))
+    row = mapping.JobActor()({"start": 0, "stop": 70}, job)
+    statistic, _ = row_to_sums(row)
     np.testing.assert_allclose(statistic.matrix, ROWS[:70].T.astype(float) @ ROWS[:70], rtol=1e-12)
     images = embedded(write_images(tmp_path / "images", 6), guard(), batch=2)
-    job = ray.put(ray.cloudpickle.dumps(Summing(images, None, unit_norm=True)))
-    assert statistic_of(mapping.OnActor()({"start": 0, "stop": 4}, job))[0].count == 4
+    job = ray.put(ray.cloudpickle.dumps(SumJob(images, None, unit_norm=True)))
+    assert row_to_sums(mapping.JobActor()({"start": 0, "stop": 4}, job)).correlation.count == 4
     unknown = ray.put(b"cnowhere_to_be_found\nThing\n.")
-    with pytest.raises(mapping.RefusedError, match=r"a worker cannot load the model .*install its package"):
-        mapping.on_task({"start": 0, "stop": 70}, unknown)
+    with pytest.raises(mapping.UserError, match=r"a worker cannot load the model .*install its package"):
+        mapping.run_job({"start": 0, "stop": 70}, unknown)

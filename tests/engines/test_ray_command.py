@@ -1,4 +1,4 @@
-"""``pnml fit --engine ray`` as a user runs it: it starts a Ray, says what plain ``pnml fit`` says, and stops it."""
+"""``pnml fit --engine ray`` starts a Ray, prints what plain ``pnml fit`` prints, and stops it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run(*words: object, **environment: str) -> str:
 
 
 def alive(mark: str) -> list[str]:
-    """The processes that have a mark in their environment."""
+    """Return the processes that have a mark in their environment."""
 
     def is_marked(process: Path) -> bool:
         with suppress(OSError):  # gone by now
@@ -47,7 +47,7 @@ def alive(mark: str) -> list[str]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="processes are looked up in /proc")
-def test_fit_starts_a_ray_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_fit_starts_a_ray_and_leaves_no_process(tmp_path: Path) -> None:
     write_folder(tmp_path / "train", embeddings(300), [100, 300], group=50)
     np.savez(tmp_path / "head.npz", weight=head().weight, bias=head().bias)
     words = ("fit", "--embeddings", tmp_path / "train", "--head", tmp_path / "head.npz", "--out")

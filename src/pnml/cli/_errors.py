@@ -1,8 +1,9 @@
-"""One line instead of a traceback, red or yellow, for everything that is wrong with files and options."""
+"""Messages on stderr: errors in files and options as one line instead of a traceback, warnings, and resumed runs."""
 
 from __future__ import annotations
 
 import errno
+import logging
 import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def user_errors() -> Iterator[None]:
-    """Turn errors that a user can mend into a message on stderr and exit code 1, and warnings into a message."""
+    """Turn errors that a user can fix into a message on stderr and exit code 1, and warnings into a message."""
+    logger, handler = logging.getLogger("pnml.engines"), _EchoHandler()
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show
@@ -24,9 +28,16 @@ def user_errors() -> Iterator[None]:
     except (ValueError, OSError, ImportError, SafetensorError) as error:
         typer.secho(f"error: {_message(error)}", fg=typer.colors.RED, err=True)
         raise typer.Exit(1) from error
+    finally:
+        logger.removeHandler(handler)
 
 
-def _show(message: Warning | str, *_where: object, **_how: object) -> None:
+class _EchoHandler(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        typer.echo(record.getMessage(), err=True)
+
+
+def _show(message: Warning | str, *_args: object, **_kwargs: object) -> None:
     typer.secho(f"warning: {message}", fg=typer.colors.YELLOW, err=True)
 
 

@@ -1,4 +1,4 @@
-"""The options that say what to read, shared by ``fit``, ``calibrate`` and ``score``."""
+"""The options for inputs and engines, shared by ``fit``, ``calibrate`` and ``score``."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from pnml.backend.progress import track
 from pnml.core.detector import Detector
-from pnml.io.chunk import Chunk, Samples, check
-from pnml.io.embedded import EmbeddedImages
+from pnml.io.embedded_images import EmbeddedImages
 from pnml.io.embeddings import EmbeddingFile, open_embeddings
 from pnml.io.fingerprint import fingerprint_file
 from pnml.io.images import open_images
@@ -20,18 +18,17 @@ from pnml.io.paths import PathOrUri, path_or_uri
 from pnml.io.preparation import Preparation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Sequence
 
-    from torch import nn
+    from pnml.core.scaling import EmbeddingScale
+    from pnml.io.source import Samples
 
-    from pnml.pytorch.guard import Guard
 
-
-def _existing(text: str) -> PathOrUri:
-    place = path_or_uri(text)
-    if isinstance(place, Path) and not place.exists():
+def _parse_input(text: str) -> PathOrUri:
+    path = path_or_uri(text)
+    if isinstance(path, Path) and not path.exists():
         raise typer.BadParameter(f"{text!r} does not exist")
-    return place
+    return path
 
 
 DetectorFile = Annotated[Path, typer.Argument(help="A detector written by `pnml fit`.", exists=True, dir_okay=False)]
@@ -40,7 +37,7 @@ EmbeddingsOption = Annotated[
     typer.Option(
         "--embeddings",
         help="Embeddings: .npy, .npz, .parquet, or a folder of .parquet files, also s3://, gs://, ...",
-        parser=_existing,
+        parser=_parse_input,
         metavar="PATH",
     ),
 ]
@@ -49,23 +46,27 @@ ImagesOption = Annotated[
     typer.Option(
         "--images",
         help="Images: a folder, or a .parquet file, also s3://, gs://, ...",
-        parser=_existing,
+        parser=_parse_input,
         metavar="PATH",
     ),
 ]
 ModelOption = Annotated[
     str | None,
-    typer.Option("--model", help="package.module:factory; gives the model, or a (model, transform) pair."),
+    typer.Option("--model", help="package.module:factory; returns the model, or a (model, transform) pair."),
 ]
 WeightsOption = Annotated[
     Path | None,
-    typer.Option("--weights", help="The model's .safetensors; else the factory's own.", exists=True, dir_okay=False),
+    typer.Option(
+        "--weights", help="The model's .safetensors; by default the factory's own weights.", exists=True, dir_okay=False
+    ),
 ]
 SizeOption = Annotated[int | None, typer.Option("--size", help="Resize images to this many pixels a side.", min=1)]
 MeanOption = Annotated[str | None, typer.Option("--mean", help="Channel means in [0, 1], as 0.49,0.48,0.45.")]
 StdOption = Annotated[str | None, typer.Option("--std", help="Channel standard deviations, as 0.25,0.24,0.26.")]
 BatchSizeOption = Annotated[int, typer.Option("--batch-size", help="Images that go through the model at once.", min=1)]
-StrictOption = Annotated[bool, typer.Option("--strict", help="Stop at an image that does not decode.")]
+StrictOption = Annotated[
+    bool, typer.Option("--strict", help="Stop at an image that does not decode, instead of skipping it.")
+]
 
 Engine = Literal["plain", "ray"]
 EngineOption = Annotated[
@@ -75,7 +76,7 @@ EngineOption = Annotated[
     ),
 ]
 CpusOption = Annotated[
-    int | None, typer.Option("--cpus", help="With --engine ray on this machine: use so many cores.", min=1)
+    int | None, typer.Option("--cpus", help="With --engine ray on this machine: the number of cores to use.", min=1)
 ]
 
 _EITHER = "give either --embeddings, or --images and the --model that embeds them"
@@ -83,7 +84,7 @@ _EITHER = "give either --embeddings, or --images and the --model that embeds the
 
 @dataclass(frozen=True)
 class Inputs:
-    """What was given for these options."""
+    """The values of these options."""
 
     embeddings: PathOrUri | None
     images: PathOrUri | None
@@ -103,62 +104,48 @@ class Inputs:
             raise typer.BadParameter("--model, --weights, --size, --mean and --std go with --images only")
         return open_embeddings(self.embeddings)
 
-    def open_images(self, guarded: Callable[[nn.Module], Guard]) -> EmbeddedImages:
-        """Open the images and the model, around which ``guarded`` puts a guard."""
+    def open_images(self, head_layer: str | None = None, embedding_scale: EmbeddingScale = "auto") -> EmbeddedImages:
+        """Open the images and their model."""
         if self.images is None or self.model is None:
             raise typer.BadParameter(_EITHER)
         mean, std = _channels(self.mean, "--mean", 0.0), _channels(self.std, "--std", 1.0)
-        images = open_images(self.images)
+        reader = open_images(self.images)
         model, transform = load_model(self.model, self.weights)
         if transform is not None and any(given is not None for given in (self.size, self.mean, self.std)):
             raise typer.BadParameter(f"{self.model} brings its own transform: leave --size, --mean and --std out")
+        from pnml.pytorch.guard import Guard
+
         return EmbeddedImages(
-            images,
-            Preparation(self.size, mean, std, transform),
-            guarded(model),
+            reader,
             self.batch_size,
+            Preparation(self.size, mean, std, transform),
+            Guard(model, head=head_layer, embedding_scale=embedding_scale),
             self.strict,
             {"factory": self.model, "weights": None if self.weights is None else fingerprint_file(self.weights)},
         )
 
     def open_with_detector(self, path: Path) -> tuple[Samples, Detector]:
-        """Open the samples and the detector to use on them; with a model, it must be of the model's last layer."""
+        """Open the samples and the detector for them, which must be of the last layer of the images' model."""
         if self.embeddings is not None:
             return self.open_embeddings(), Detector.load(path)
-
-        def guarded(network: nn.Module) -> Guard:
-            from pnml.pytorch.guard import Guard
-
-            return Guard(network).load(path)
-
-        samples = self.open_images(guarded)
-        return samples, samples.guard.fitted()
-
-
-def read(
-    samples: Samples, what: str, n_features: int | None, *, start: int = 0, unit_norm: bool = False
-) -> Iterator[Chunk]:
-    """Yield the samples, checked, under a progress bar."""
-    total = -(-(samples.count - start) // samples.chunk_rows)
-    for chunk in track(samples.chunks(start), what, total=total):
-        yield check(chunk, samples.path, n_features, unit_norm=unit_norm)
+        samples = self.open_images()
+        return samples, samples.guard.load(path).fitted()
 
 
 def check_engine(engine: Engine, cpus: int | None) -> None:
-    """Refuse a number of cores that would not be heeded."""
+    """Raise for a number of cores that would have no effect."""
     if engine == "plain" and cpus is not None:
         raise typer.BadParameter("--cpus goes with --engine ray only")
 
 
-def report_skipped(skipped: list[str], samples: Samples) -> None:
-    """List on stderr the images that did not decode; none left is an error."""
-    if not skipped:
-        return
-    typer.secho(f"{len(skipped):,} of {samples.count:,} images do not decode and were skipped:", fg="yellow", err=True)
+def list_skipped(skipped: Sequence[str], samples: Samples) -> None:
+    """List the images that do not decode on stderr."""
+    if skipped:
+        typer.secho(
+            f"{len(skipped):,} of {samples.count:,} images do not decode and were skipped:", fg="yellow", err=True
+        )
     for name in skipped:
         typer.echo(f"  {name}", err=True)
-    if len(skipped) == samples.count:
-        raise ValueError(f"none of the {samples.count:,} images of {samples.path} decodes")
 
 
 def _channels(text: str | None, option: str, default: float) -> tuple[float, ...]:

@@ -2,10 +2,8 @@
 
 from typing import Annotated
 
-import numpy as np
 import typer
 
-from pnml.backend.arrays import to_numpy
 from pnml.cli._errors import user_errors
 from pnml.cli._inputs import (
     BatchSizeOption,
@@ -19,11 +17,10 @@ from pnml.cli._inputs import (
     StdOption,
     StrictOption,
     WeightsOption,
-    read,
-    report_skipped,
+    list_skipped,
 )
 from pnml.cli._words import describe_threshold
-from pnml.core.calibration import calibrate as set_threshold
+from pnml.engines import local
 
 
 @user_errors()
@@ -38,7 +35,10 @@ def calibrate(
         float, typer.Option(help="The share of in-distribution samples that may be flagged, between 0 and 1.")
     ] = 0.05,
     leave_one_out: Annotated[
-        bool, typer.Option("--leave-one-out", help="The samples are the training set; score each as if unseen.")
+        bool,
+        typer.Option(
+            "--leave-one-out", help="The samples are the training set; score each as if it had been left out."
+        ),
     ] = False,
     size: SizeOption = None,
     mean: MeanOption = None,
@@ -49,8 +49,8 @@ def calibrate(
     """Set the threshold of a detector from in-distribution samples it was not fitted on.
 
     At most --false-alarm-rate of fresh in-distribution samples will be flagged on average. The threshold is written
-    into the detector's file. Where nothing was held out, --leave-one-out takes the training set itself; the network
-    has been trained on it, so more fresh samples are flagged than asked for.
+    into the detector's file. If no samples were held out, --leave-one-out uses the training set; the network was
+    trained on it, so more fresh samples are flagged than requested.
 
     Example: `pnml calibrate detector.safetensors --embeddings held_out.npy --false-alarm-rate 0.05`
     """
@@ -58,15 +58,10 @@ def calibrate(
         raise typer.BadParameter(f"{false_alarm_rate} does not lie between 0 and 1", param_hint="--false-alarm-rate")
     inputs = Inputs(embeddings, images, model, weights, size, mean, std, batch_size, strict)
     samples, fitted = inputs.open_with_detector(detector)
-    scores: list[np.ndarray[tuple[int], np.dtype[np.float64]]] = []
-    skipped: list[str] = []
-    for chunk in read(samples, "calibrate", fitted.n_features):
-        skipped += chunk.skipped
-        if len(chunk.ids):
-            scores.append(to_numpy(fitted.score(chunk.embeddings, leave_one_out=leave_one_out)))
-    report_skipped(skipped, samples)
-    source = "leave-one-out" if leave_one_out else "held-out"
-    fitted.threshold = set_threshold(np.concatenate(scores), false_alarm_rate=false_alarm_rate, source=source)
+    threshold, skipped = local.calibrate(
+        samples, fitted, false_alarm_rate=false_alarm_rate, leave_one_out=leave_one_out
+    )
+    list_skipped(skipped, samples)
     fitted.save(detector)
-    typer.echo("threshold " + "\n".join(describe_threshold(fitted.threshold)))
+    typer.echo("threshold " + "\n".join(describe_threshold(threshold)))
     typer.echo(f"wrote it into {detector}")

@@ -1,6 +1,5 @@
 """``pnml fit``: a detector from training embeddings, or from training images and their model."""
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,19 +20,17 @@ from pnml.cli._inputs import (
     StrictOption,
     WeightsOption,
     check_engine,
-    read,
-    report_skipped,
+    list_skipped,
 )
 from pnml.cli._spectrum import describe
-from pnml.core.correlation import Correlation
 from pnml.core.detector import Detector
 from pnml.core.scaling import EmbeddingScale
-from pnml.io.chunk import Samples
+from pnml.engines import local
 from pnml.io.head import read_head
 
 if TYPE_CHECKING:
-    from torch import nn
-
+    from pnml.io.embedded_images import EmbeddedImages
+    from pnml.io.embeddings import EmbeddingFile
     from pnml.pytorch.guard import Guard
 
 
@@ -54,7 +51,7 @@ def fit(
     model: ModelOption = None,
     weights: WeightsOption = None,
     head_layer: Annotated[
-        str | None, typer.Option(help="With --images: the last layer's name, where it is not found by itself.")
+        str | None, typer.Option(help="With --images: the name of the last layer, if it is not found automatically.")
     ] = None,
     size: SizeOption = None,
     mean: MeanOption = None,
@@ -64,7 +61,7 @@ def fit(
     embedding_scale: Annotated[
         EmbeddingScale,
         typer.Option(
-            help="How long embeddings are made: auto sees near- and far-OOD; norm 1 as in the paper; as they are."
+            help="The length of embeddings: auto detects near- and far-OOD; paper: norm 1; natural: unchanged."
         ),
     ] = "auto",
     engine: EngineOption = "plain",
@@ -73,8 +70,8 @@ def fit(
     """Fit a detector on the training set: its embeddings and the last layer, or its images and the model.
 
     One pass, in memory that does not grow with the training set. Images are read as RGB, resized to --size,
-    scaled to [0, 1] and normalised by --mean and --std; a factory that returns (model, transform) does all that with
-    its transform, from a Pillow image to a tensor, instead.
+    scaled to [0, 1] and normalised by --mean and --std; a factory that returns (model, transform) replaces all that
+    by its transform, from a Pillow image to a tensor.
 
     Example: `pnml fit --embeddings train.npy --head head.npz --out detector.safetensors`
 
@@ -89,49 +86,25 @@ def fit(
         raise typer.BadParameter("--head-layer goes with --images only")
     out.parent.mkdir(parents=True, exist_ok=True)
     inputs = Inputs(embeddings, images, model, weights, size, mean, std, batch_size, strict)
-    unit_norm = embedding_scale != "natural"
-    add_up = _sum if engine == "plain" else partial(_sum_on_ray, cpus=cpus)
-    samples: Samples
+    samples: EmbeddingFile | EmbeddedImages
+    last_layer: Detector | Guard
     if head is not None:
-        detector = Detector(*read_head(head), embedding_scale=embedding_scale)
+        last_layer = Detector(*read_head(head), embedding_scale=embedding_scale)
         samples = inputs.open_embeddings()
-        statistic = add_up(samples, detector.n_features, unit_norm=unit_norm)
     else:
-        samples = embedded = inputs.open_images(lambda network: _guard(network, head_layer))
-        statistic = add_up(samples, None, unit_norm=unit_norm)
-        layer = embedded.guard.head
-        detector = Detector(layer.weight, layer.bias, embedding_scale=embedding_scale)
-    detector.merge(statistic).save(out)
-    typer.echo(f"fitted on {statistic.count:,} rows of {samples.path}")
+        samples = inputs.open_images(head_layer, embedding_scale)
+        last_layer = samples.guard
+    if engine == "ray":
+        from pnml.engines import ray
+
+        detector, skipped = ray.fit_samples(samples, last_layer, cpus=cpus)
+    else:
+        detector, skipped = local.fit(samples, last_layer)
+    list_skipped(skipped, samples)
+    detector.save(out)
+    typer.echo(f"fitted on {detector.correlation.count:,} rows of {samples.path}")
     typer.echo(f"  features  {detector.n_features:,}")
     typer.echo(f"  classes   {detector.n_classes:,}")
     typer.echo(f"  rank      {detector.subspace.rank:,} of {detector.n_features:,}")
     typer.echo(f"  spectrum  {describe(detector.subspace)}")
     typer.echo(f"wrote {out}; next, set its threshold: pnml calibrate {out}")
-
-
-def _guard(network: "nn.Module", head_layer: str | None) -> "Guard":
-    from pnml.pytorch.guard import Guard
-
-    return Guard(network, head=head_layer)
-
-
-def _sum(samples: Samples, n_features: int | None, *, unit_norm: bool) -> Correlation:
-    """Sum the statistic over all samples, and report those that were skipped."""
-    statistic = Correlation(unit_norm=unit_norm)
-    skipped: list[str] = []
-    for chunk in read(samples, "fit", n_features, unit_norm=unit_norm):
-        skipped += chunk.skipped
-        if len(chunk.ids):
-            statistic.update(chunk.embeddings)
-    report_skipped(skipped, samples)
-    return statistic
-
-
-def _sum_on_ray(samples: Samples, n_features: int | None, *, unit_norm: bool, cpus: int | None) -> Correlation:
-    """Do the same on all cores of this machine, or on a cluster."""
-    from pnml.engines.ray import summed
-
-    statistic, skipped = summed(samples, n_features, unit_norm=unit_norm, cpus=cpus)
-    report_skipped(skipped, samples)
-    return statistic

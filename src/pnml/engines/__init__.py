@@ -1,1 +1,1 @@
-"""Other ways to run the same work: on a cluster with Ray."""
+"""Fit and score whole files: in this process, or on a cluster with Ray."""

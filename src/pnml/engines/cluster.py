@@ -1,4 +1,4 @@
-"""A Ray to work on: the one already connected, the cluster at RAY_ADDRESS, or one of this machine for the while."""
+"""Connect to Ray: to a running connection, to the cluster at RAY_ADDRESS, or to a new one on this machine."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
 
 @contextmanager
 def cluster(cpus: int | None = None) -> Iterator[Any]:
-    """Give the module ``ray``, connected; on leaving, stop or leave what was started or joined here, nothing else.
+    """Yield the module ``ray``, connected; on exit, disconnect from, or stop, only what was joined or started here.
 
     Args:
-        cpus: how many cores a Ray of this machine may use; all when None.
+        cpus: the number of cores that a new Ray on this machine may use; all when None.
     """
     ray = require("ray", extra="ray", what="the engine ray")
     require("ray.data", extra="ray", what="the engine ray")
-    elsewhere = "the Ray that is connected" if ray.is_initialized() else os.environ.get("RAY_ADDRESS")
-    if elsewhere and cpus is not None:
-        raise ValueError(f"{cpus} cores were asked for, but {elsewhere} brings its own: leave the number of cores out")
+    address = "the connected Ray" if ray.is_initialized() else os.environ.get("RAY_ADDRESS")
+    if address and cpus is not None:
+        raise ValueError(f"expected no number of cores, which {address} determines itself, got {cpus}: leave it out")
     with _quiet():
         if ray.is_initialized():
             yield ray
             return
-        silent: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
-        if elsewhere:
-            ray.init(**silent)
+        quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+        if address:
+            ray.init(**quiet)
         else:
-            ray.init(address="local", num_cpus=cpus, include_dashboard=False, **silent)
+            ray.init(address="local", num_cpus=cpus, include_dashboard=False, **quiet)
         try:
             yield ray
         finally:
@@ -42,7 +42,7 @@ def cluster(cpus: int | None = None) -> Iterator[Any]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep Ray Data's remarks on what it starts and ends off the terminal."""
+    """Hide the progress messages of Ray Data."""
     logger = logging.getLogger("ray.data")
     before = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -1,54 +1,53 @@
 """Fit and score on a cluster, with Ray Data: the numbers of one machine, on as many as there are.
 
-The dataset that Ray Data maps over holds no embeddings, but which rows of the input to read: a worker reads its piece
-itself, with the readers of the commands, so that every row keeps its name, and a piece that is done again, because its
-worker was killed, gives the same sum or replaces the same shard. Ray Data's own parquet writer is not used: it names
+The dataset that Ray Data maps over holds no embeddings, but which rows of the input to read: a worker reads its range
+with the functions of the local engine, so that every row keeps its id, and a range that is done again, because its
+worker was killed, gives the same sum or replaces the same file. Ray Data's own parquet writer is not used: it names
 files after the run and writes them in place, so that a killed writer leaves half a file, and a job that is started a
-second time doubles rows. Shards named after the rows they hold, and renamed when they are whole, do neither.
+second time doubles rows.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import warnings
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
-
-from safetensors import safe_open
 
 from pnml.backend.progress import track
 from pnml.core.detector import Detector
 from pnml.engines.cluster import cluster
-from pnml.engines.mapping import mapped
-from pnml.engines.pieces import pieces_of
+from pnml.engines.jobs import ScoreJob, SumJob, row_to_sums
+from pnml.engines.local import check_decoded, finish_fit, manifest, n_features, uses_unit_norm
+from pnml.engines.mapping import map_ranges
+from pnml.engines.ranges import worker_ranges
 from pnml.engines.summary import Summary
 from pnml.engines.tree import add_tables, reduce_in_tree
-from pnml.engines.work import Scoring, Summing, statistic_of
-from pnml.io.embedded import EmbeddedImages
+from pnml.io.embedded_images import EmbeddedImages
 from pnml.io.embeddings import EmbeddingFile, open_embeddings
 from pnml.io.images import open_images
 from pnml.io.paths import path_or_uri
 from pnml.io.preparation import Preparation
-from pnml.io.shards import Shards
+from pnml.io.store import PartStore
 
 if TYPE_CHECKING:
-    from pnml.core.correlation import Correlation
-    from pnml.io.chunk import Samples
+    from collections.abc import Sequence
+
+    from pnml.engines.local import Fit, Sums
     from pnml.io.paths import PathOrUri
+    from pnml.io.source import Samples
     from pnml.pytorch.guard import Guard
 
 
 class SkippedImagesWarning(UserWarning):
-    """Some images do not decode, and were left out."""
+    """Some images do not decode and were skipped."""
 
 
 def fit(
     source: PathOrUri | Samples,
-    subject: Detector | Guard,
+    head: Detector | Guard,
     *,
     preparation: Preparation | None = None,
     batch_size: int = 128,
@@ -60,11 +59,11 @@ def fit(
     Args:
         source: a path or a URI; see :func:`~pnml.io.embeddings.open_embeddings` and
             :func:`~pnml.io.images.open_images`.
-        subject: a :class:`~pnml.Detector`, of which the head and the scale are taken, or a :class:`~pnml.Guard`, which
-            is fitted too. A guard's model is sent to the workers, which must be able to import its classes.
-        preparation: what happens to images before the model sees them; nothing but scaling to [0, 1] when left out.
-        batch_size: how many images go through the model at once.
-        cpus: how many cores to use when a Ray of this machine is started.
+        head: a :class:`~pnml.Detector`, whose head and scale are used, or a :class:`~pnml.Guard`, which is fitted too.
+            A guard's model is sent to the workers, which must be able to import its classes.
+        preparation: the processing of images before the model; scaling to [0, 1] alone when left out.
+        batch_size: the number of images that go through the model at once.
+        cpus: the number of cores to use when a new Ray is started on this machine.
         progress: show a progress bar on stderr.
 
     Returns:
@@ -72,21 +71,17 @@ def fit(
 
     >>> detector = fit("s3://bucket/train", Detector(weight, bias))  # doctest: +SKIP
     """
-    samples = _opened(source, subject, preparation, batch_size)
-    n_features = subject.n_features if isinstance(subject, Detector) else None
-    unit_norm = subject.embedding_scale != "natural"
-    statistic, skipped = summed(samples, n_features, unit_norm=unit_norm, cpus=cpus, progress=progress)
-    _warn_of(skipped, samples)
-    head = subject if isinstance(subject, Detector) else subject.head
-    detector = Detector(head.weight, head.bias, embedding_scale=subject.embedding_scale).merge(statistic)
-    if not isinstance(subject, Detector):
-        subject.detector = detector
+    samples = _open(source, head, preparation, batch_size)
+    detector, skipped = fit_samples(samples, head, cpus=cpus, progress=progress)
+    _warn_of_skipped(skipped, samples)
+    if not isinstance(head, Detector):
+        head.detector = detector
     return detector
 
 
 def score(
     source: PathOrUri | Samples,
-    subject: Detector | Guard,
+    fitted: Detector | Guard,
     out: PathOrUri,
     *,
     preparation: Preparation | None = None,
@@ -97,59 +92,45 @@ def score(
 ) -> Summary:
     """Score embeddings in parquet with a fitted detector, or images with a fitted guard, into a folder of parquet.
 
-    The columns are those of ``pnml score``. Run again after it was killed, it goes on with the shards that are missing.
+    The columns are those of ``pnml score``. A killed run is resumed by the same call: only missing files are written.
 
     Args:
         source: as for :func:`fit`.
-        subject: a fitted :class:`~pnml.Detector` or :class:`~pnml.Guard`.
+        fitted: a fitted :class:`~pnml.Detector` or :class:`~pnml.Guard`.
         out: the folder, a path or a URI; every worker must reach it.
         preparation: as for :func:`fit`.
         batch_size: as for :func:`fit`.
-        restart: score everything anew, whatever the folder holds of this or of an earlier table.
+        restart: delete the scores of an earlier run in the folder instead of resuming it.
         cpus: as for :func:`fit`.
         progress: as for :func:`fit`.
 
     >>> score("s3://bucket/new", detector, "s3://bucket/scores").rows  # doctest: +SKIP
     1000000000
     """
-    samples = _opened(source, subject, preparation, batch_size)
-    summary = scored(
-        samples,
-        subject if isinstance(subject, Detector) else subject.fitted(),
-        path_or_uri(str(out)),
-        restart=restart,
-        cpus=cpus,
-        progress=progress,
-    )
-    _warn_of(list(summary.skipped), samples)
+    samples = _open(source, fitted, preparation, batch_size)
+    detector = fitted if isinstance(fitted, Detector) else fitted.fitted()
+    summary = score_samples(samples, detector, path_or_uri(str(out)), restart=restart, cpus=cpus, progress=progress)
+    _warn_of_skipped(summary.skipped, samples)
     return summary
 
 
-def summed(
-    samples: Samples, n_features: int | None, *, unit_norm: bool, cpus: int | None = None, progress: bool = True
-) -> tuple[Correlation, list[str]]:
-    """Sum the statistic of all samples: one partial sum for each piece, added in a tree on the workers.
+def fit_samples(samples: Samples, head: Detector | Guard, *, cpus: int | None = None, progress: bool = True) -> Fit:
+    """Fit a new detector on all samples, as :func:`pnml.engines.local.fit` does; see :func:`fit`."""
+    return finish_fit(samples, head, sum_samples(samples, head, cpus=cpus, progress=progress))
 
-    Args:
-        samples: embeddings in parquet, or images; the guard of images knows its head afterwards.
-        n_features: the width the embeddings must have; any when None.
-        unit_norm: scale every row to norm 1.
-        cpus: as for :func:`fit`.
-        progress: as for :func:`fit`.
 
-    Returns:
-        The statistic, and the names of the images that did not decode.
-    """
-    work = Summing(_portable(samples), n_features, unit_norm)
-    pieces = pieces_of(samples)
+def sum_samples(samples: Samples, head: Detector | Guard, *, cpus: int | None = None, progress: bool = True) -> Sums:
+    """Sum the statistic of all samples: one partial sum per range, added in a tree on the workers."""
+    job = SumJob(_portable(samples), n_features(head), uses_unit_norm(head))
+    ranges = worker_ranges(samples)
     with cluster(cpus) as ray:
-        add = ray.remote(num_cpus=0, max_retries=-1)(add_tables)  # no core to wait for, and tried again like a piece
-        parts = track(mapped(ray, work, pieces), "fit", total=len(pieces), shown=progress)
+        add = ray.remote(num_cpus=0, max_retries=-1)(add_tables)  # waits for no core, and is retried like a range
+        parts = track(map_ranges(ray, job, ranges), "fit", total=len(ranges), shown=progress)
         (row,) = ray.get(reduce_in_tree(parts, add.remote)).to_pylist()
-    return statistic_of(row)
+    return row_to_sums(row)
 
 
-def scored(
+def score_samples(
     samples: Samples,
     detector: Detector,
     out: PathOrUri,
@@ -158,36 +139,36 @@ def scored(
     cpus: int | None = None,
     progress: bool = True,
 ) -> Summary:
-    """Score all samples into shards; see :func:`score`."""
-    shards, pieces = Shards(out), pieces_of(samples)
-    work = Scoring(_portable(samples), detector, shards)
-    dealt = hashlib.sha256(repr(pieces).encode()).hexdigest()
+    """Score all samples into a folder of parquet files, one per range; see :func:`score`."""
+    store, ranges = PartStore(out, "parquet"), worker_ranges(samples)
+    job = ScoreJob(_portable(samples), detector, store)
     summary = Summary()
     with cluster(cpus) as ray:
-        shards.begin({**samples.fingerprint(), "detector": _digest(detector), "pieces": dealt}, restart=restart)
-        for table in track(mapped(ray, work, pieces), "score", total=len(pieces), shown=progress):
+        store.begin(manifest(samples, detector, ranges), restart=restart)
+        for table in track(map_ranges(ray, job, ranges), "score", total=len(ranges), shown=progress):
             for row in ray.get(table).to_pylist():
                 summary += Summary.from_json(json.loads(row["summary"]))
-    shards.finish()
+    check_decoded(samples, summary.skipped)
+    store.delete_leftovers()
     return summary
 
 
-def _opened(
-    source: PathOrUri | Samples, subject: Detector | Guard, preparation: Preparation | None, batch_size: int
+def _open(
+    source: PathOrUri | Samples, head: Detector | Guard, preparation: Preparation | None, batch_size: int
 ) -> Samples:
     if not isinstance(source, (str, Path)):
         return source
-    place = path_or_uri(str(source))
-    if isinstance(subject, Detector):
-        return open_embeddings(place)
+    path = path_or_uri(str(source))
+    if isinstance(head, Detector):
+        return open_embeddings(path)
     return EmbeddedImages(
-        open_images(place), preparation or Preparation(), subject, batch_size, strict=False, made_by={}
+        open_images(path), batch_size, preparation or Preparation(), guard=head, strict=False, model={}
     )
 
 
 def _portable(samples: Samples) -> Samples:
-    """Give the samples as every worker can read them; a model is on the CPU then, and its head is known."""
-    if isinstance(samples, EmbeddingFile) and not samples.starts:
+    """Return samples that every worker can read; their model is on the CPU, and its head is known."""
+    if isinstance(samples, EmbeddingFile) and not samples.reader.starts:
         raise ValueError(f"{samples.path} is no parquet: the engine ray reads parquet files, or folders of them")
     if not isinstance(samples, EmbeddedImages):
         return samples
@@ -198,21 +179,7 @@ def _portable(samples: Samples) -> Samples:
     return replace(samples, guard=deepcopy(samples.guard).cpu())
 
 
-def _warn_of(skipped: list[str], samples: Samples) -> None:
-    if len(skipped) == samples.count:
-        raise ValueError(f"none of the {samples.count:,} images of {samples.path} decodes")
+def _warn_of_skipped(skipped: Sequence[str], samples: Samples) -> None:
     if skipped:
-        message = f"{len(skipped):,} of {samples.count:,} images do not decode and were left out; one is {skipped[0]}"
+        message = f"{len(skipped):,} of {samples.count:,} images do not decode and were skipped; one is {skipped[0]}"
         warnings.warn(message, SkippedImagesWarning, stacklevel=3)
-
-
-def _digest(detector: Detector) -> str:
-    """Fingerprint everything that a detector's file would hold."""
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "detector.safetensors"
-        detector.save(path)
-        with safe_open(path, framework="numpy") as file:
-            digest = hashlib.sha256(file.metadata()["info"].encode())
-            for name in sorted(file.keys()):
-                digest.update(name.encode() + file.get_tensor(name).tobytes())
-    return digest.hexdigest()

@@ -1,51 +1,67 @@
-"""What is said about a table of scores that no single machine holds."""
+"""Summaries of scores that add up, so that no machine has to hold all scores."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import math
+from collections import Counter
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
-    from pnml.io.parts import Columns
+    from pnml.io.store import Part
+
+_DROPPED_BITS = 11  # of the 23 in a float32's significand: bins are 1/4096 wide, relative to the regret
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Counts and extremes of scores; those of two sets of rows add up.
+    """Counts and a histogram of scores; the summaries of two sets of rows add up to that of both.
 
     Attributes:
-        rows: how many rows were scored.
-        flagged: how many of them are called out-of-distribution.
+        rows: the number of rows scored.
+        flagged: the number of rows flagged as out-of-distribution.
         least: the smallest regret, in nats.
-        most: the largest.
-        total: the sum of all.
-        skipped: the images that did not decode.
+        most: the largest regret, in nats.
+        histogram: the number of regrets in each bin; bins are numbered by the leading bits of a float32.
+        skipped: the ids of the images that do not decode.
 
-    >>> Summary(1, 0, 0.25, 0.25, 0.25) + Summary(2, 1, 0.5, 0.75, 1.25)
-    Summary(rows=3, flagged=1, least=0.25, most=0.75, total=1.5, skipped=())
+    >>> from pnml.io.store import Part
+    >>> one, other = (Summary.of(Part({"regret": np.array(regret)}, [])) for regret in ([0.25], [0.5, 0.75]))
+    >>> both = one + other
+    >>> both.rows, both.quantile(0), both.quantile(1), round(both.quantile(0.5), 3)
+    (3, 0.25, 0.75, 0.5)
     """
 
     rows: int = 0
     flagged: int = 0
-    least: float = float("inf")
-    most: float = float("-inf")
-    total: float = 0.0
+    least: float = math.inf
+    most: float = -math.inf
+    histogram: dict[int, int] = field(default_factory=dict)
     skipped: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, columns: Columns, skipped: list[str]) -> Summary:
-        """Summarise columns of scores."""
-        regret = columns["regret"].astype(float)
+    def of(cls, part: Part) -> Summary:
+        """Summarise a part of a table of scores."""
+        regret = part.columns["regret"]
         if not len(regret):
-            return cls(skipped=tuple(skipped))
-        flagged = int(columns["is_ood"].sum()) if "is_ood" in columns else 0
-        total = float(regret.sum())
-        return cls(len(regret), flagged, float(regret.min()), float(regret.max()), total, tuple(skipped))
+            return cls(skipped=tuple(part.skipped))
+        flagged = int(part.columns["is_ood"].sum()) if "is_ood" in part.columns else 0
+        bins, counts = np.unique(regret.astype(np.float32).view(np.int32) >> _DROPPED_BITS, return_counts=True)
+        histogram = dict(zip(bins.tolist(), counts.tolist(), strict=True))
+        return cls(len(regret), flagged, float(regret.min()), float(regret.max()), histogram, tuple(part.skipped))
 
-    @property
-    def mean(self) -> float:
-        """The mean regret, in nats."""
-        return self.total / self.rows
+    def quantile(self, share: float) -> float:
+        """Return the regret in nats that ``share`` of the rows do not exceed, to about 0.01 %."""
+        rank = max(1, math.ceil(share * self.rows))
+        if rank in {1, self.rows}:
+            return self.least if rank == 1 else self.most
+        bins = sorted(self.histogram)
+        counts = np.cumsum([self.histogram[number] for number in bins])
+        chosen = bins[int(np.searchsorted(counts, rank))]
+        middle = np.int32((chosen << _DROPPED_BITS) + (1 << (_DROPPED_BITS - 1))).view(np.float32)
+        return min(max(float(middle), self.least), self.most)
 
     def __add__(self, other: Summary) -> Summary:
         return Summary(
@@ -53,15 +69,15 @@ class Summary:
             self.flagged + other.flagged,
             min(self.least, other.least),
             max(self.most, other.most),
-            self.total + other.total,
+            dict(Counter(self.histogram) + Counter(other.histogram)),
             self.skipped + other.skipped,
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Give the fields as JSON has them."""
-        return asdict(self)
+        """Return the fields as JSON has them."""
+        return {**asdict(self), "histogram": list(self.histogram.items())}
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Summary:
-        """Read what :meth:`to_json` gave."""
-        return cls(**{**fields, "skipped": tuple(fields["skipped"])})
+        """Return the summary that :meth:`to_json` wrote."""
+        return cls(**{**fields, "histogram": dict(fields["histogram"]), "skipped": tuple(fields["skipped"])})

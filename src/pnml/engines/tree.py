@@ -1,10 +1,11 @@
-"""Sums of sums, in a tree: eight at a time, wherever they are, until one is left."""
+"""Add partial sums in a tree, eight at a time, until one is left."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pnml.engines.work import as_row, statistic_of
+from pnml.engines.jobs import row_to_sums, sums_to_row
+from pnml.engines.local import Sums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -15,10 +16,10 @@ T = TypeVar("T")
 
 
 def reduce_in_tree(parts: Iterable[T], add: Callable[..., T], branches: int = _BRANCHES) -> T:
-    """Add parts up, ``branches`` neighbours at a time, as soon as they have come.
+    """Add ``branches`` neighbouring parts at a time, as soon as they are there, and their sums likewise.
 
-    How they are added depends on their number only, so that a sum is the same to the last bit every time. Fewer than
-    ``branches`` parts of each level wait for others, so few results are kept when parts are references to them.
+    The order of additions depends on the number of parts only, so a sum is the same to the last bit every time. Fewer
+    than ``branches`` parts of each level wait for others, so few results are kept when parts are references to them.
 
     >>> reduce_in_tree("abcdefg", lambda *parts: f"({''.join(parts)})", branches=2)
     '(((ab)(cd))((ef)g))'
@@ -43,13 +44,10 @@ def reduce_in_tree(parts: Iterable[T], add: Callable[..., T], branches: int = _B
 
 
 def add_tables(*tables: Any) -> Any:
-    """Add the partial statistics in the rows of Arrow tables, in their order; give a table of one row."""
+    """Add the sums in the rows of Arrow tables, in their order; return a table of one row."""
     from pyarrow import Table
 
-    rows = [row for table in tables for row in table.to_pylist()]
-    total, skipped = statistic_of(rows[0])
-    for row in rows[1:]:
-        statistic, more = statistic_of(row)
-        total += statistic
-        skipped += more
-    return Table.from_pylist([as_row(total, skipped)])
+    total, *others = (row_to_sums(row) for table in tables for row in table.to_pylist())
+    for sums in others:
+        total = Sums(total.correlation + sums.correlation, total.skipped + sums.skipped)
+    return Table.from_pylist([sums_to_row(total)])

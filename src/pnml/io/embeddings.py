@@ -1,4 +1,4 @@
-"""Embeddings in files, of any of the formats people keep them in."""
+"""Embeddings in files of any supported format."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnml.io.chunk import Chunk
-from pnml.io.fingerprint import fingerprint_path
 from pnml.io.numpy_files import open_npy, open_npz
 from pnml.io.parquet_files import open_embeddings_parquet
+from pnml.io.source import Chunk, Samples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pnml.io.paths import PathOrUri
-    from pnml.io.stored import Stored
+    from pnml.io.source import RowReader
 
 CHUNK_BYTES = 1 << 25
-"""How much memory a chunk may take, as float64."""
+"""The memory that a chunk may take, as float64."""
 
-_OPENERS: dict[str, Callable[[Path], Stored]] = {
+_OPENERS: dict[str, Callable[[Path], RowReader]] = {
     ".npy": open_npy,
     ".npz": open_npz,
     ".parquet": open_embeddings_parquet,
@@ -30,7 +29,7 @@ _OPENERS: dict[str, Callable[[Path], Stored]] = {
 
 
 @dataclass(frozen=True)
-class EmbeddingFile:
+class EmbeddingFile(Samples):
     """Embeddings of shape (N, M) in a file or a folder of files, read in chunks of bounded memory.
 
     >>> import tempfile
@@ -42,30 +41,16 @@ class EmbeddingFile:
     [(3, 3)]
     """
 
-    path: PathOrUri
-    stored: Stored
-    chunk_rows: int
-
-    @property
-    def count(self) -> int:
-        """How many rows there are."""
-        return self.stored.count
-
-    @property
-    def starts(self) -> tuple[int, ...]:
-        """The rows from which reading can begin without reading what comes before; any row when empty."""
-        return self.stored.starts
-
     def chunks(self, start: int = 0) -> Iterator[Chunk]:
         """Yield the rows from ``start`` on."""
-        for ids, rows in self.stored.read(start, self.chunk_rows):
+        for ids, rows in self.reader.read(start, self.chunk_rows):
             positions = np.arange(start, start + len(rows))
             start += len(rows)
-            yield Chunk(start, positions, positions if ids is None else ids, rows)
+            yield Chunk(start, positions, ids, rows)
 
     def fingerprint(self) -> dict[str, Any]:
-        """Say which file is read."""
-        return {"input": fingerprint_path(self.path)}
+        """Return what identifies the file."""
+        return {"input": self.reader.fingerprint()}
 
 
 def open_embeddings(path: PathOrUri) -> EmbeddingFile:
@@ -74,11 +59,11 @@ def open_embeddings(path: PathOrUri) -> EmbeddingFile:
     The files of a folder are one table, in the order of their paths.
     """
     if isinstance(path, str) or path.is_dir():
-        stored = open_embeddings_parquet(path)
+        reader = open_embeddings_parquet(path)
     elif path.suffix in _OPENERS:
-        stored = _OPENERS[path.suffix](path)
+        reader = _OPENERS[path.suffix](path)
     else:
         raise ValueError(f"{path} is no file of embeddings: expected one of {', '.join(_OPENERS)}, or a folder")
-    if stored.count == 0 or stored.width == 0:
-        raise ValueError(f"{path} is empty: {stored.count} rows of {stored.width} features")
-    return EmbeddingFile(path, stored, chunk_rows=max(1, CHUNK_BYTES // (8 * stored.width)))
+    if reader.count == 0 or reader.width == 0:
+        raise ValueError(f"{path} is empty: {reader.count} rows of {reader.width} features")
+    return EmbeddingFile(reader, chunk_rows=max(1, CHUNK_BYTES // (8 * reader.width)))

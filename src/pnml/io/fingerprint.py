@@ -1,48 +1,55 @@
-"""What a file was when it was read, so that a run that goes on later notices a change."""
+"""Fingerprints of what a run reads, by which a resumed run notices a change."""
 
 from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from pnml.io.paths import PathOrUri, parquet_files_at
+from safetensors import safe_open
+
+from pnml.io.paths import PathOrUri, find_parquet_files
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+    from pnml.core.detector import Detector
 
 
-def fingerprint_path(place: PathOrUri) -> dict[str, Any]:
-    """What is at a place: a file of this machine, or parquet files in a folder or a store."""
-    if isinstance(place, Path) and place.is_file():
-        return fingerprint_file(place)
-    _, files = parquet_files_at(place)
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(f"{file.path}\0{file.size}\0{file.mtime_ns}\n".encode())
-    where = str(place.resolve()) if isinstance(place, Path) else place
-    return {"path": where, "files": len(files), "listing": digest.hexdigest()}
+def fingerprint_path(path: PathOrUri) -> dict[str, Any]:
+    """Return the fingerprint of a file of this machine, or of the parquet files in a folder or a store."""
+    if isinstance(path, Path) and path.is_file():
+        return fingerprint_file(path)
+    _, files = find_parquet_files(path)
+    return _fingerprint_listing(path, [(file.path, file.size, file.mtime_ns) for file in files])
 
 
 def fingerprint_file(path: Path) -> dict[str, Any]:
-    """Where a file is, how large, and when it was last written."""
+    """Return the path, size and modification time of a file."""
     stat = path.stat()
     return {"path": str(path.resolve()), "bytes": stat.st_size, "modified": stat.st_mtime_ns}
 
 
 def fingerprint_folder(folder: Path, files: Sequence[Path]) -> dict[str, Any]:
-    """Where a folder is, how many files of it are read, and a digest of their names, sizes and times."""
-    digest = hashlib.sha256()
-    for file in files:
-        stat = file.stat()
-        digest.update(f"{file.relative_to(folder).as_posix()}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
-    return {"path": str(folder.resolve()), "files": len(files), "listing": digest.hexdigest()}
+    """Return the path of a folder, and a digest of the names, sizes and times of some files below it."""
+    stats = ((file.relative_to(folder).as_posix(), file.stat()) for file in files)
+    return _fingerprint_listing(folder, [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats])
 
 
-def content_digest(path: Path) -> str:
-    """The SHA-256 of a file's bytes."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
+def fingerprint_detector(detector: Detector) -> str:
+    """Return a digest of everything that the detector's file would hold."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "detector.safetensors"
+        detector.save(path)
+        with safe_open(path, framework="numpy") as file:
+            digest = hashlib.sha256(file.metadata()["info"].encode())
+            for name in sorted(file.keys()):
+                digest.update(name.encode() + file.get_tensor(name).tobytes())
     return digest.hexdigest()
+
+
+def _fingerprint_listing(path: PathOrUri, files: Iterable[tuple[str, int, int]]) -> dict[str, Any]:
+    lines = [f"{name}\0{size}\0{modified}\n" for name, size, modified in files]
+    resolved = str(path.resolve()) if isinstance(path, Path) else path
+    return {"path": resolved, "files": len(lines), "listing": hashlib.sha256("".join(lines).encode()).hexdigest()}

@@ -1,8 +1,8 @@
-"""Images in a folder or in a parquet file, as they are stored: decoded later, a batch at a time."""
+"""Read encoded images from a folder or from parquet, a batch at a time."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,78 +10,56 @@ import numpy as np
 
 from pnml.backend.extras import require
 from pnml.io.fingerprint import fingerprint_folder, fingerprint_path
-from pnml.io.parquet_files import ids_of, open_parquet
+from pnml.io.parquet_files import open_parquet, table_ids
+from pnml.io.source import RowReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from pnml.io.decode import Encoded
     from pnml.io.paths import PathOrUri
 
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 
 
-@dataclass(frozen=True)
-class Images:
-    """Encoded images.
-
-    Attributes:
-        path: the folder of images, or the parquet file or files.
-        count: how many images it holds.
-        read: ``read(start, size)`` yields ids and encoded images from ``start`` on, ``size`` at a time.
-        stamp: says which images they are.
-        starts: the images from which reading can begin without reading what comes before; any when empty.
-    """
-
-    path: PathOrUri
-    count: int
-    read: Callable[[int, int], Iterator[tuple[NDArray[Any], list[Encoded]]]]
-    fingerprint: Callable[[], dict[str, Any]]
-    starts: tuple[int, ...] = ()
-
-
-def open_images(path: PathOrUri) -> Images:
+def open_images(path: PathOrUri) -> RowReader:
     """Open a folder of image files (at any depth, sorted by path), or parquet with a column of images.
 
     Parquet is a file on this machine, or a file or folder in a store. The ids of image files are their paths below the
-    folder; those of parquet are its column ``id``, or the row numbers.
+    folder; those of parquet are its column ``id``, or the row numbers. The rows are encoded images: files, or bytes.
     """
-    images = _open_folder(path) if isinstance(path, Path) and path.is_dir() else _open_parquet(path)
-    if images.count == 0:
+    reader = _open_folder(path) if isinstance(path, Path) and path.is_dir() else _open_parquet(path)
+    if reader.count == 0:
         raise ValueError(f"{path} is empty: no images to read")
-    return images
+    return reader
 
 
-def _open_folder(folder: Path) -> Images:
+def _open_folder(folder: Path) -> RowReader:
     files = image_files(folder)
     if not files:
-        raise ValueError(f"no images in {folder}: files ending in {', '.join(sorted(SUFFIXES))} are read")
+        raise ValueError(f"no images in {folder}: expected files ending in {', '.join(sorted(SUFFIXES))}")
 
-    def read(start: int, size: int) -> Iterator[tuple[NDArray[Any], list[Encoded]]]:
+    def read(start: int, size: int) -> Iterator[tuple[NDArray[Any], list[Path]]]:
         for first in range(start, len(files), size):
-            chosen: list[Encoded] = [*files[first : first + size]]
-            names = [file.relative_to(folder).as_posix() for file in files[first : first + size]]
-            yield np.asarray(names, dtype=np.str_), chosen
+            batch = files[first : first + size]
+            yield np.asarray([file.relative_to(folder).as_posix() for file in batch], dtype=np.str_), batch
 
-    return Images(folder, len(files), read, lambda: fingerprint_folder(folder, files))
+    return RowReader(folder, len(files), read, partial(fingerprint_folder, folder, files))
 
 
-def _open_parquet(path: PathOrUri) -> Images:
+def _open_parquet(path: PathOrUri) -> RowReader:
     if isinstance(path, Path) and path.suffix != ".parquet":
         raise ValueError(f"{path} is neither a folder of images nor a .parquet file")
     files = open_parquet(path)
     column, _ = image_columns(path, files.schema)
     columns = [column, *(["id"] if "id" in files.schema.names else [])]
 
-    def read(start: int, size: int) -> Iterator[tuple[NDArray[Any], list[Encoded]]]:
+    def read(start: int, size: int) -> Iterator[tuple[NDArray[Any], list[bytes]]]:
         for first, table in files.tables(columns, start, size):
-            ids = ids_of(table, first)
-            encoded: list[Encoded] = [bytes_of(value) for value in table.column(column).to_pylist()]
-            yield np.arange(first, first + len(encoded)) if ids is None else ids, encoded
+            yield table_ids(table, first), [bytes_of(value) for value in table.column(column).to_pylist()]
 
-    return Images(path, files.count, read, lambda: fingerprint_path(path), files.starts)
+    return RowReader(path, files.count, read, partial(fingerprint_path, path), files.starts)
 
 
 def image_files(folder: Path) -> list[Path]:

@@ -1,15 +1,17 @@
-"""Embeddings in ``.npy`` (memory-mapped) and ``.npz`` (read from the archive in pieces) files."""
+"""Read embeddings from ``.npy`` (memory-mapped) and ``.npz`` (read from the archive in batches) files."""
 
 from __future__ import annotations
 
 import zipfile
 import zlib
 from contextlib import contextmanager
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pnml.io.stored import Stored
+from pnml.io.fingerprint import fingerprint_path
+from pnml.io.source import RowReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,8 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def open_npy(path: Path) -> Stored:
-    """Map an ``.npy`` of shape (N, M) into memory; only the rows asked for are read."""
+def open_npy(path: Path) -> RowReader:
+    """Open an ``.npy`` of shape (N, M) as a memory map, of which only the requested rows are read."""
     try:
         rows = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
@@ -28,15 +30,16 @@ def open_npy(path: Path) -> Stored:
         ) from error
     count, width = _matrix_shape(path, rows.shape, rows.dtype)
 
-    def read(start: int, size: int) -> Iterator[tuple[None, NDArray[Any]]]:
+    def read(start: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         for first in range(start, count, size):
-            yield None, np.array(rows[first : first + size], dtype=rows.dtype.newbyteorder("="))
+            batch = np.array(rows[first : first + size], dtype=rows.dtype.newbyteorder("="))
+            yield np.arange(first, first + len(batch)), batch
 
-    return Stored(count, width, read)
+    return RowReader(path, count, read, partial(fingerprint_path, path), width=width)
 
 
-def open_npz(path: Path) -> Stored:
-    """Open an ``.npz`` that holds ``embedding``, (N, M), and maybe ``id``, (N,); a lone array may have any name."""
+def open_npz(path: Path) -> RowReader:
+    """Open an ``.npz`` with ``embedding``, (N, M), and optionally ``id``, (N,); a single array may have any name."""
     with _archive(path) as archive:
         headers = {name.removesuffix(".npy"): _header(path, archive, name) for name in archive.namelist()}
     others = [name for name in headers if name != "id"]
@@ -47,15 +50,16 @@ def open_npz(path: Path) -> Stored:
     if "id" in headers and headers["id"].shape != (count,):
         raise ValueError(f"'id' in {path} has shape {headers['id'].shape}: expected one for each of {count} rows")
 
-    def read(start: int, size: int) -> Iterator[tuple[NDArray[Any] | None, NDArray[Any]]]:
+    def read(start: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         with _archive(path) as archive:
-            rows = _pieces(path, archive, name, start, size)
+            batches = _batches(path, archive, name, start, size)
             if "id" in headers:
-                yield from zip(_pieces(path, archive, "id", start, size), rows, strict=True)
+                yield from zip(_batches(path, archive, "id", start, size), batches, strict=True)
             else:
-                yield from ((None, piece) for piece in rows)
+                for first, batch in zip(range(start, count, size), batches, strict=True):
+                    yield np.arange(first, first + len(batch)), batch
 
-    return Stored(count, width, read)
+    return RowReader(path, count, read, partial(fingerprint_path, path), width=width)
 
 
 class _Header(NamedTuple):
@@ -89,18 +93,18 @@ def _read_header(path: Path, file: IO[bytes]) -> _Header:
     return _Header(shape, dtype)
 
 
-def _pieces(path: Path, archive: zipfile.ZipFile, name: str, start: int, size: int) -> Iterator[NDArray[Any]]:
-    """Yield ``size`` rows at a time, from row ``start`` on, without ever holding more."""
+def _batches(path: Path, archive: zipfile.ZipFile, name: str, start: int, size: int) -> Iterator[NDArray[Any]]:
+    """Yield ``size`` rows at a time, from row ``start`` on, with no more than that in memory."""
     with archive.open(f"{name}.npy") as file:
         shape, dtype = _read_header(path, file)
         row_bytes = dtype.itemsize * int(np.prod(shape[1:]))
         file.seek(start * row_bytes, 1)
         for first in range(start, shape[0], size):
             count = min(size, shape[0] - first)
-            piece = file.read(count * row_bytes)
-            if len(piece) != count * row_bytes:
+            content = file.read(count * row_bytes)
+            if len(content) != count * row_bytes:
                 raise EOFError(f"{name} ends before row {first + count}")
-            yield np.frombuffer(piece, dtype).reshape(count, *shape[1:]).astype(dtype.newbyteorder("="), copy=False)
+            yield np.frombuffer(content, dtype).reshape(count, *shape[1:]).astype(dtype.newbyteorder("="), copy=False)
 
 
 def _matrix_shape(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[int, int]:

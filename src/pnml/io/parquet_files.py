@@ -1,18 +1,20 @@
-"""Parquet files, streamed: tables of a fixed number of rows, and embeddings out of them."""
+"""Stream parquet files as tables of a fixed number of rows, and embeddings from them."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pnml.backend.extras import require
-from pnml.io.paths import PathOrUri, parquet_files_at
-from pnml.io.stored import Stored
+from pnml.io.fingerprint import fingerprint_path
+from pnml.io.paths import PathOrUri, find_parquet_files
+from pnml.io.source import RowReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,23 +28,21 @@ _FOOTERS_AT_ONCE = 16
 
 @dataclass(frozen=True)
 class ParquetFiles:
-    """A parquet file, or several of the same columns one after the other, as one table.
+    """One parquet file, or several with the same columns, read as one table.
 
     Attributes:
-        place: the file, or the folder of files.
-        filesystem: pyarrow's, where they are.
-        files: the path of every file, and the rows of each of its row groups.
-        schema: the columns.
+        filesystem: the pyarrow filesystem of the files.
+        files: the path of every file, and the number of rows of each of its row groups.
+        schema: the pyarrow schema that the files share.
     """
 
-    place: PathOrUri
     filesystem: Any
     files: tuple[tuple[str, tuple[int, ...]], ...]
     schema: Any
 
     @property
     def count(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return sum(sum(groups) for _, groups in self.files)
 
     @property
@@ -51,7 +51,7 @@ class ParquetFiles:
         return (0, *accumulate(rows for _, groups in self.files for rows in groups))[:-1]
 
     def tables(self, columns: list[str], start: int, size: int) -> Iterator[tuple[int, Any]]:
-        """Yield the number of the first row, and a table of ``size`` rows (fewer only at the end), from ``start`` on.
+        """Yield tables of ``size`` rows (fewer only at the end), with the number of their first row, from ``start`` on.
 
         Earlier row groups are not read.
         """
@@ -74,34 +74,34 @@ class ParquetFiles:
                 skipped += 1
             if skipped == len(groups):
                 continue
-            with _opened(self.filesystem, path, len(columns)) as file:
+            with _open_file(self.filesystem, path, len(columns)) as file:
                 for batch in file.iter_batches(size, row_groups=range(skipped, len(groups)), columns=columns):
                     yield batch.slice(start)
                     start = max(0, start - batch.num_rows)
 
 
-def open_parquet(place: PathOrUri) -> ParquetFiles:
-    """Open a parquet file, or all those of a folder, for reading in pieces; only their footers are read now."""
-    filesystem, found = parquet_files_at(place)
+def open_parquet(path: PathOrUri) -> ParquetFiles:
+    """Open a parquet file, or all those of a folder, for streaming; only their footers are read now."""
+    filesystem, found = find_parquet_files(path)
 
-    def footer(path: str) -> tuple[tuple[int, ...], Any]:
-        with _opened(filesystem, path) as file:
+    def read_footer(file_path: str) -> tuple[tuple[int, ...], Any]:
+        with _open_file(filesystem, file_path) as file:
             groups = range(file.num_row_groups)
             return tuple(file.metadata.row_group(group).num_rows for group in groups), file.schema_arrow
 
     paths = [info.path for info in found]
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
-        footers = list(pool.map(footer, paths))
+        footers = list(pool.map(read_footer, paths))
     schema = footers[0][1]
-    for path, (_, other) in zip(paths, footers, strict=True):
+    for file_path, (_, other) in zip(paths, footers, strict=True):
         if not other.equals(schema):
-            raise ValueError(f"the columns of {path} are not those of {paths[0]}: leave files of other tables out")
-    files = tuple((path, groups) for path, (groups, _) in zip(paths, footers, strict=True))
-    return ParquetFiles(place, filesystem, files, schema)
+            raise ValueError(f"the columns of {file_path} are not those of {paths[0]}: leave files of other tables out")
+    files = tuple((file_path, groups) for file_path, (groups, _) in zip(paths, footers, strict=True))
+    return ParquetFiles(filesystem, files, schema)
 
 
 @contextmanager
-def _opened(filesystem: Any, path: str, columns: int = 1) -> Iterator[Any]:
+def _open_file(filesystem: Any, path: str, columns: int = 1) -> Iterator[Any]:
     parquet = require("pyarrow.parquet", extra="parquet", what="reading parquet")
     buffer = _BUFFER if filesystem.type_name == "local" else max(_BUFFER, _REMOTE_BUFFER // columns)
     with filesystem.open_input_file(path) as source:
@@ -113,10 +113,10 @@ def _opened(filesystem: Any, path: str, columns: int = 1) -> Iterator[Any]:
             yield file
 
 
-def ids_of(table: Any, first: int) -> NDArray[Any] | None:
-    """The column ``id`` of a table as integers or text; None where there is none."""
+def table_ids(table: Any, first: int) -> NDArray[Any]:
+    """Return the column ``id`` of a table as integers or text; row numbers, from ``first`` on, where it has none."""
     if "id" not in table.column_names:
-        return None
+        return np.arange(first, first + table.num_rows)
     arrow = require("pyarrow", extra="parquet", what="reading parquet")
     column = table.column("id")
     if column.null_count:
@@ -127,8 +127,8 @@ def ids_of(table: Any, first: int) -> NDArray[Any] | None:
     return np.asarray(column.cast(arrow.string()).to_pylist(), dtype=np.str_)
 
 
-def open_embeddings_parquet(path: PathOrUri) -> Stored:
-    """Open embeddings in a list column ``embedding``, or in all floating-point columns in order; and maybe ``id``."""
+def open_embeddings_parquet(path: PathOrUri) -> RowReader:
+    """Open embeddings in a list column ``embedding``, or in all floating-point columns in order; ``id`` is optional."""
     types = require("pyarrow.types", extra="parquet", what="reading parquet")
     files = open_parquet(path)
     schema = files.schema
@@ -145,20 +145,20 @@ def open_embeddings_parquet(path: PathOrUri) -> Stored:
             raise ValueError(f"'embedding' in {path} is {kind}: expected a list of numbers in every row")
         width = next((len(table.column(0)[0].as_py() or ()) for _, table in files.tables(features, 0, 1)), 0)
 
-    def read(start: int, size: int) -> Iterator[tuple[NDArray[Any] | None, NDArray[Any]]]:
+    def read(start: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         for first, table in files.tables(columns, start, size):
             rows = (
-                _listed(path, table.column("embedding"), width, first)
+                _stack_lists(path, table.column("embedding"), width, first)
                 if listed
                 else np.column_stack([table.column(name).to_numpy() for name in features])
             )
-            yield ids_of(table, first), rows
+            yield table_ids(table, first), rows
 
-    return Stored(files.count, width, read, files.starts)
+    return RowReader(path, files.count, read, partial(fingerprint_path, path), files.starts, width)
 
 
-def _listed(path: PathOrUri, column: Any, width: int, first: int) -> NDArray[Any]:
-    """The lists of a column as the rows of a matrix."""
+def _stack_lists(path: PathOrUri, column: Any, width: int, first: int) -> NDArray[Any]:
+    """Return the lists of a column as the rows of a matrix."""
     compute = require("pyarrow.compute", extra="parquet", what="reading parquet")
     lengths = compute.fill_null(compute.list_value_length(column), 0).to_numpy()
     odd = lengths != width

@@ -1,4 +1,4 @@
-"""Where files are: on this machine, or in a store that a URI names, as s3://, gs:// or whatever else pyarrow reads."""
+"""Paths on this machine, and URIs of object stores: s3://, gs:// or whatever else pyarrow reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PathOrUri: TypeAlias = "Path | str"
 
 
 def path_or_uri(text: str) -> PathOrUri:
-    """Tell a path from a URI.
+    """Return a URI as it is, and anything else as a path.
 
     >>> path_or_uri("s3://bucket/train"), path_or_uri("train.npy").suffix
     ('s3://bucket/train', '.npy')
@@ -20,12 +20,12 @@ def path_or_uri(text: str) -> PathOrUri:
     return text if "://" in text else Path(text)
 
 
-def located(place: PathOrUri) -> tuple[Any, str]:
-    """Give the pyarrow filesystem that holds a place, and its path there."""
+def resolve(path: PathOrUri) -> tuple[Any, str]:
+    """Return the pyarrow filesystem of a path or URI, and the path in that filesystem."""
     fs = require("pyarrow.fs", extra="parquet", what="reading parquet")
-    if isinstance(place, Path):
-        return fs.LocalFileSystem(), str(place.absolute())
-    scheme, _, rest = place.partition("://")
+    if isinstance(path, Path):
+        return fs.LocalFileSystem(), str(path.absolute())
+    scheme, _, rest = path.partition("://")
     user, at, rest = rest.rpartition("@")
     if at and ":" in user:
         raise ValueError(
@@ -33,37 +33,37 @@ def located(place: PathOrUri) -> tuple[Any, str]:
             "environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY; GOOGLE_APPLICATION_CREDENTIALS)"
         )
     limit = ""
-    if scheme in {"gs", "gcs"} and "retry_limit_seconds=" not in place:  # or it would go on trying in silence
-        limit = ("&" if "?" in place else "?") + "retry_limit_seconds=60"
+    if scheme in {"gs", "gcs"} and "retry_limit_seconds=" not in path:  # the client retries in silence
+        limit = ("&" if "?" in path else "?") + "retry_limit_seconds=60"
     try:
-        filesystem, path = fs.FileSystem.from_uri(place + limit)
+        filesystem, inner = fs.FileSystem.from_uri(path + limit)
     except (ValueError, NotImplementedError) as error:
-        raise ValueError(f"{place} names no store that pyarrow reads ({error}): expected s3://, gs://, ...") from error
-    return filesystem, path.rstrip("/")
+        raise ValueError(f"{path} names no store that pyarrow reads ({error}): expected s3://, gs://, ...") from error
+    return filesystem, inner.rstrip("/")
 
 
-def parquet_files_at(place: PathOrUri) -> tuple[Any, list[Any]]:
-    """Give the filesystem, and the parquet file there or all those below the folder there, sorted by path.
+def find_parquet_files(path: PathOrUri) -> tuple[Any, list[Any]]:
+    """Find the parquet file at ``path``, or all those below the folder at ``path``, sorted by path.
 
-    Files and folders whose names begin with a dot or an underscore are passed over, as other readers do.
+    Files and folders whose names begin with a dot or an underscore are ignored, as other readers do.
 
     Returns:
-        The filesystem, and pyarrow's ``FileInfo`` of every file.
+        The pyarrow filesystem, and the ``FileInfo`` of every file.
     """
     fs = require("pyarrow.fs", extra="parquet", what="reading parquet")
-    filesystem, path = located(place)
-    found = filesystem.get_file_info(path)
+    filesystem, inner = resolve(path)
+    found = filesystem.get_file_info(inner)
     if found.type == fs.FileType.NotFound:
-        raise FileNotFoundError(f"{place} does not exist")
+        raise FileNotFoundError(f"{path} does not exist")
     if found.type == fs.FileType.File:
         return filesystem, [found]
-    below = filesystem.get_file_info(fs.FileSelector(path, recursive=True))
-    files = [info for info in below if info.type == fs.FileType.File and _is_shown_parquet(info.path, path)]
+    below = filesystem.get_file_info(fs.FileSelector(inner, recursive=True))
+    files = [info for info in below if info.type == fs.FileType.File and _is_visible_parquet(info.path, inner)]
     if not files:
-        raise ValueError(f"no .parquet files in {place}")
+        raise ValueError(f"no .parquet files in {path}")
     return filesystem, sorted(files, key=lambda info: str(info.path))
 
 
-def _is_shown_parquet(path: str, folder: str) -> bool:
+def _is_visible_parquet(path: str, folder: str) -> bool:
     parts = PurePosixPath(path).relative_to(folder).parts
     return path.endswith(".parquet") and not any(part.startswith((".", "_")) for part in parts)

@@ -1,8 +1,9 @@
-"""Tables of scores: made of chunks, written as parquet or CSV."""
+"""Compute tables of scores, and write them as parquet or CSV."""
 
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,14 +17,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pnml.core.detector import Detector
-    from pnml.io.chunk import Chunk
-    from pnml.io.parts import Columns
+    from pnml.io.source import Chunk
+    from pnml.io.store import Columns
 
 _COLUMNS = ("prediction", "probability", "regret", "p_value", "is_ood")
 
 
 def score_chunk(chunk: Chunk, detector: Detector) -> Columns:
-    """Score a chunk; prediction and probability are the model's own where it ran."""
+    """Return the table of scores of a chunk; prediction and probability are the model's own where it ran."""
+    if not len(chunk.ids):  # every image was skipped: no rows, but the same columns
+        one_row = replace(
+            chunk, embeddings=np.ones((1, detector.n_features), np.float32), logits=np.ones((1, 1)), ids=np.zeros(1)
+        )
+        return {name: column[:0] for name, column in score_chunk(one_row, detector).items()} | {"id": chunk.ids}
     table = detector(chunk.embeddings).to_table()
     if chunk.logits is not None:
         log_p = log_softmax(to_numpy(chunk.logits))
@@ -32,7 +38,7 @@ def score_chunk(chunk: Chunk, detector: Detector) -> Columns:
 
 
 def score_writer(out: Path) -> Callable[[Path, Iterable[Columns]], None]:
-    """Give the function that writes tables of the same columns, one at a time, in the format that ``out`` ends in."""
+    """Return the function that writes tables with the same columns to one file, in the format that ``out`` ends in."""
     if out.suffix == ".csv":
         return _write_csv
     if out.suffix == ".parquet":
@@ -44,11 +50,11 @@ def score_writer(out: Path) -> Callable[[Path, Iterable[Columns]], None]:
 def _write_parquet(path: Path, tables: Iterable[Columns]) -> None:
     arrow = require("pyarrow", extra="parquet", what="writing parquet")
     parquet = require("pyarrow.parquet", extra="parquet", what="writing parquet")
-    made = (arrow.table(columns) for columns in tables)
-    first = next(made)
+    arrow_tables = (arrow.table(columns) for columns in tables)
+    first = next(arrow_tables)
     with parquet.ParquetWriter(path, first.schema) as writer:
         writer.write_table(first)
-        for table in made:
+        for table in arrow_tables:
             writer.write_table(table)
 
 
@@ -62,7 +68,7 @@ def _write_csv(path: Path, tables: Iterable[Columns]) -> None:
 
 
 def _rows(columns: Columns) -> Iterator[tuple[object, ...]]:
-    """The rows of a table, with truth values as other programs write them."""
+    """Return the rows of a table, with Booleans written as true and false."""
     values = [
         ["true" if value else "false" for value in column] if column.dtype == bool else column.tolist()
         for column in columns.values()

@@ -7,63 +7,42 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnml.io.chunk import Chunk
+from pnml.io.source import Chunk, Samples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import torch
+    from torch import Tensor
 
-    from pnml.io.images import Images
-    from pnml.io.paths import PathOrUri
     from pnml.io.preparation import Preparation
     from pnml.pytorch.guard import Guard
 
 
 @dataclass(frozen=True)
-class EmbeddedImages:
-    """Images that a guarded model turns into embeddings, a batch at a time.
+class EmbeddedImages(Samples):
+    """Images that a guarded model turns into embeddings; a chunk is one batch.
 
     Attributes:
-        images: where they are.
-        preparation: what happens to them before the model sees them.
+        preparation: the processing of an image before the model.
         guard: around the model; its head is found, or checked if it is named, with the first batch.
-        chunk_rows: the batch size.
-        strict: an image that does not decode is an error; it is skipped otherwise.
-        made_by: says which model it is.
+        strict: raise for an image that does not decode, instead of skipping it.
+        model: identifies the model in fingerprints.
     """
 
-    images: Images
     preparation: Preparation
     guard: Guard
-    chunk_rows: int
     strict: bool
-    made_by: dict[str, Any]
-
-    @property
-    def path(self) -> PathOrUri:
-        """Where the images are."""
-        return self.images.path
-
-    @property
-    def count(self) -> int:
-        """How many there are, those that do not decode included."""
-        return self.images.count
-
-    @property
-    def starts(self) -> tuple[int, ...]:
-        """The images from which reading can begin without reading what comes before; any when empty."""
-        return self.images.starts
+    model: dict[str, Any]
 
     def chunks(self, start: int = 0) -> Iterator[Chunk]:
         """Yield the embeddings of the images from number ``start`` on."""
         first_batch = True
-        for ids, encoded in self.images.read(start, self.chunk_rows):
-            pictures = self.preparation.decode(encoded, strict=self.strict)
-            kept = np.array([row for row, picture in enumerate(pictures) if picture is not None], dtype=np.int64)
+        for ids, encoded in self.reader.read(start, self.chunk_rows):
+            images = self.preparation.decode(encoded, strict=self.strict)
+            kept = np.array([row for row, image in enumerate(images) if image is not None], dtype=np.int64)
             skipped = tuple(str(name) for name in np.delete(ids, kept))
             first, start = start, start + len(ids)
-            batch = [picture for picture in pictures if picture is not None]
+            batch = [image for image in images if image is not None]
             if batch:
                 logits, embeddings = self._run(self.preparation.batch(batch), first=first_batch)
                 first_batch = False
@@ -72,15 +51,17 @@ class EmbeddedImages:
                 yield Chunk(start, first + kept, ids[kept], np.empty((0, 0)), skipped=skipped)
 
     def fingerprint(self) -> dict[str, Any]:
-        """Say which images are read, how, and by which model."""
+        """Return what identifies the images, their processing and the model."""
         return {
-            "input": self.images.fingerprint(),
+            "input": self.reader.fingerprint(),
             "preparation": self.preparation.fingerprint(),
-            "model": self.made_by,
+            "model": self.model,
             "strict": self.strict,
         }
 
-    def _run(self, batch: torch.Tensor, *, first: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    def _run(self, batch: Tensor, *, first: bool) -> tuple[Tensor, Tensor]:
+        import torch
+
         from pnml.pytorch.head import HeadNotFoundError, find_head, unwrapped
 
         reference = next(self.guard.model.parameters(), batch)
@@ -92,5 +73,7 @@ class EmbeddedImages:
                 return self.guard.run((batch,), {})
         except HeadNotFoundError as error:
             raise ValueError(f"{error}\nOn the command line: pnml fit --head-layer NAME") from error
+        except torch.OutOfMemoryError:
+            raise
         except (RuntimeError, TypeError, ValueError) as error:
             raise ValueError(f"the model fails on a batch of shape {tuple(batch.shape)}: {error}") from error

@@ -1,9 +1,9 @@
-"""Parquet in a file, in a folder of files and in a store reads as the same rows."""
+"""Parquet in a file, in a folder of files and in an object store is read as the same rows."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,8 @@ import pytest
 from pnml.io.embeddings import open_embeddings
 from pnml.io.fingerprint import fingerprint_path
 from pnml.io.images import open_images
-from pnml.io.paths import located, path_or_uri
+from pnml.io.paths import path_or_uri, resolve
+from pnml.io.store import Part, PartStore
 
 from .files import embeddings, write_folder, write_rows
 from .store import Store, serving
@@ -39,24 +40,24 @@ def put(store: Store, folder: Path, bucket: str) -> str:
 
 @pytest.mark.parametrize("start", [0, 1, 29, 30, 31, 47, 48, 99])
 @pytest.mark.parametrize("size", [1, 13, 48, 1000])
-def test_a_folder_reads_as_one_table_from_any_row(start: int, size: int, tmp_path: Path) -> None:
+def test_folder_is_read_as_one_table_from_any_row(start: int, size: int, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "rows", ROWS, [30, 47, 48, 100], group=11)
     samples = open_embeddings(folder)
     assert samples.count == 100
-    assert samples.starts == (0, 11, 22, 30, 41, 47, 48, 59, 70, 81, 92)
-    pieces = [rows for _, rows in samples.stored.read(start, size)]
-    assert [len(piece) for piece in pieces[:-1]] == [size] * (len(pieces) - 1)
-    np.testing.assert_array_equal(np.concatenate(pieces), ROWS[start:])
+    assert samples.reader.starts == (0, 11, 22, 30, 41, 47, 48, 59, 70, 81, 92)
+    batches = [rows for _, rows in samples.reader.read(start, size)]
+    assert [len(batch) for batch in batches[:-1]] == [size] * (len(batches) - 1)
+    np.testing.assert_array_equal(np.concatenate(batches), ROWS[start:])
 
 
-def test_other_files_of_a_folder_are_passed_over(tmp_path: Path) -> None:
+def test_hidden_and_other_files_of_a_folder_are_ignored(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "rows", ROWS, [60, 100], group=50)
     for name in (".part-9.parquet", "_part-9.parquet", "_old/part-9.parquet", "part-9.csv"):
         write_rows(folder / name, ROWS, group=50)
     assert open_embeddings(folder).count == 100
 
 
-def test_a_store_reads_like_a_folder(store: Store, tmp_path: Path) -> None:
+def test_object_store_is_read_like_a_folder(store: Store, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "rows", ROWS, [30, 100], group=11)
     samples = open_embeddings(put(store, folder, "bucket/deep/rows"))
     (chunk,) = samples.chunks()
@@ -66,25 +67,25 @@ def test_a_store_reads_like_a_folder(store: Store, tmp_path: Path) -> None:
     np.testing.assert_array_equal(next(one.chunks()).embeddings, ROWS[30:])
 
 
-def test_images_in_a_store_are_read(store: Store, tmp_path: Path) -> None:
+def test_images_in_an_object_store_are_read(store: Store, tmp_path: Path) -> None:
     pq.write_table(pa.table({"image": [b"one", b"two"], "id": ["a", "b"]}), tmp_path / "images.parquet")
     images = open_images(put(store, tmp_path, "bucket/images"))
     ((ids, encoded),) = images.read(0, 5)
     assert (ids.tolist(), encoded) == (["a", "b"], [b"one", b"two"])
 
 
-def test_stamps_tell_changes(store: Store, tmp_path: Path) -> None:
+def test_fingerprint_changes_with_the_files(store: Store, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "rows", ROWS, [30, 100], group=11)
     uri = put(store, folder, "bucket/rows")
-    stamps = [fingerprint_path(folder), fingerprint_path(uri)]
-    assert stamps == [fingerprint_path(folder), fingerprint_path(uri)]
+    before = [fingerprint_path(folder), fingerprint_path(uri)]
+    assert before == [fingerprint_path(folder), fingerprint_path(uri)]
     write_rows(folder / "part-1.parquet", ROWS, group=20)
     put(store, folder, "bucket/rows")
-    assert stamps[0] != fingerprint_path(folder)
-    assert stamps[1] != fingerprint_path(uri)
+    assert before[0] != fingerprint_path(folder)
+    assert before[1] != fingerprint_path(uri)
 
 
-def test_places_that_hold_nothing_to_read_are_refused(store: Store, tmp_path: Path) -> None:
+def test_paths_without_readable_files_raise(store: Store, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"absent\.parquet.* does not exist"):
         open_embeddings(store.uri("bucket/absent.parquet"))
     with pytest.raises(ValueError, match=r"no \.parquet files in"):
@@ -96,14 +97,14 @@ def test_places_that_hold_nothing_to_read_are_refused(store: Store, tmp_path: Pa
         open_embeddings(path_or_uri("gopher://hole"))
 
 
-def test_files_of_other_columns_are_refused(tmp_path: Path) -> None:
+def test_files_with_different_columns_raise(tmp_path: Path) -> None:
     write_rows(tmp_path / "a.parquet", ROWS, group=10)
     write_rows(tmp_path / "b.parquet", ROWS.astype(np.float64), group=10)
     with pytest.raises(ValueError, match=r"the columns of .*b\.parquet are not those of .*a\.parquet"):
         open_embeddings(tmp_path)
 
 
-def test_half_a_file_is_named(tmp_path: Path) -> None:
+def test_truncated_file_raises_with_its_name(tmp_path: Path) -> None:
     write_folder(tmp_path, ROWS, [30, 100], group=11)
     (tmp_path / "part-1.parquet").write_bytes((tmp_path / "part-1.parquet").read_bytes()[:-50])
     with pytest.raises(ValueError, match=r"part-1\.parquet is no whole parquet file"):
@@ -111,7 +112,7 @@ def test_half_a_file_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "asked"),
+    ("uri", "expected"),
     [
         ("gs://bucket/rows", "gs://bucket/rows?retry_limit_seconds=60"),
         ("gcs://bucket/rows?scheme=http", "gcs://bucket/rows?scheme=http&retry_limit_seconds=60"),
@@ -119,12 +120,31 @@ def test_half_a_file_is_named(tmp_path: Path) -> None:
         ("s3://bucket/rows", "s3://bucket/rows"),
     ],
 )
-def test_a_store_that_does_not_answer_is_not_waited_for_in_silence(
-    place: str, asked: str, monkeypatch: pytest.MonkeyPatch
+def test_google_store_gets_a_retry_limit_unless_the_uri_has_one(
+    uri: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def from_uri(uri: str) -> tuple[str, str]:
-        return uri, "bucket/rows/"
+    def from_uri(text: str) -> tuple[str, str]:
+        return text, "bucket/rows/"
 
     stores = SimpleNamespace(FileSystem=SimpleNamespace(from_uri=from_uri))
     monkeypatch.setattr("pnml.io.paths.require", lambda *_, **__: stores)
-    assert located(place) == (asked, "bucket/rows")
+    assert resolve(uri) == (expected, "bucket/rows")
+
+
+@pytest.mark.parametrize("file_format", ["npz", "parquet"])
+def test_parts_are_stored_in_an_object_store(file_format: Literal["npz", "parquet"], store: Store) -> None:
+    manifest = {"input": "rows"}
+    parts = PartStore(store.uri("bucket/out"), file_format)
+    parts.begin(manifest)
+    parts.write(0, 5, Part({"id": np.arange(5)}, []))
+    name = f"bucket/out/rows-000000000000-000000000005.{file_format}"
+    assert set(store.objects) == {"bucket/out/_manifest.json", name}
+    parts.begin(manifest)
+    assert parts.read(5, 10) is None
+    part = parts.read(0, 5)
+    assert part is not None
+    assert part.columns["id"].tolist() == [0, 1, 2, 3, 4]
+    with pytest.raises(ValueError, match=r"out/_manifest\.json.* is a file: expected a folder"):
+        PartStore(store.uri("bucket/out/_manifest.json"), file_format).begin(manifest)
+    parts.begin(manifest, restart=True)
+    assert parts.read(0, 5) is None

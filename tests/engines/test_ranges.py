@@ -1,4 +1,4 @@
-"""Pieces cover every row once and can be read on their own; their sums add up in a tree, whatever its shape."""
+"""Ranges cover every row once and are read independently; their sums add up in a tree."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pnml import Correlation
-from pnml.engines.pieces import cut, pieces_of
+from pnml.engines.jobs import row_to_sums, sums_to_row
+from pnml.engines.local import Sums
+from pnml.engines.ranges import local_ranges, split_rows, worker_ranges
 from pnml.engines.tree import add_tables, reduce_in_tree
-from pnml.engines.work import as_row, statistic_of
 from pnml.io.embeddings import open_embeddings
 
 from .files import embeddings, write_rows
@@ -29,35 +30,35 @@ GROUPS = st.lists(st.integers(0, 60), min_size=1, max_size=30)
 
 @SETTINGS
 @given(GROUPS, st.integers(1, 25), st.integers(1, 5))
-def test_every_row_is_in_one_piece(groups: list[int], chunk_rows: int, chunks: int) -> None:
+def test_split_rows_puts_every_row_in_one_range(groups: list[int], chunk_rows: int, chunks: int) -> None:
     starts = tuple(int(row) for row in np.cumsum([0, *groups[:-1]]))
     count = sum(groups)
-    for places in (starts, ()):
-        pieces = cut(count, chunk_rows, places, chunks)
-        assert [row for start, stop in pieces for row in range(start, stop)] == list(range(count))
-        assert all(start % chunk_rows == 0 for start, _ in pieces)
-        assert all(stop - start >= chunks * chunk_rows for start, stop in pieces[:-1])
+    for allowed in (starts, ()):
+        ranges = split_rows(count, chunk_rows, allowed, chunks)
+        assert [row for start, stop in ranges for row in range(start, stop)] == list(range(count))
+        assert all(start % chunk_rows == 0 for start, _ in ranges)
+        assert all(stop - start >= chunks * chunk_rows for start, stop in ranges[:-1])
 
 
 @SETTINGS
 @given(GROUPS, st.integers(1, 25), st.integers(1, 5))
-def test_less_than_a_chunk_is_read_before_a_piece(groups: list[int], chunk_rows: int, chunks: int) -> None:
+def test_split_rows_starts_less_than_a_chunk_after_a_row_group(groups: list[int], chunk_rows: int, chunks: int) -> None:
     starts = np.cumsum([0, *groups[:-1]])
-    pieces = cut(sum(groups), chunk_rows, tuple(starts.tolist()), chunks)
-    for start, _ in pieces:
+    for start, _ in split_rows(sum(groups), chunk_rows, tuple(starts.tolist()), chunks):
         assert start - starts[starts <= start].max() < chunk_rows
 
 
-def test_a_partial_sum_is_small_beside_what_was_read_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_ranges_read_32_times_the_bytes_of_their_sum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_rows(tmp_path / "wide.parquet", np.ones((5000, 64), np.float32), group=10)
     monkeypatch.setattr("pnml.io.embeddings.CHUNK_BYTES", 8 * 64 * 10)  # chunks of 10 rows
-    pieces = pieces_of(open_embeddings(path))
-    assert all((stop - start) * 64 * 4 >= 32 * 64 * 64 * 8 for start, stop in pieces[:-1])
+    samples = open_embeddings(path)
+    assert all((stop - start) * 64 * 4 >= 32 * 64 * 64 * 8 for start, stop in worker_ranges(samples)[:-1])
+    assert [stop - start for start, stop in local_ranges(samples)] == [160] * 31 + [40]
 
 
 @SETTINGS
 @given(st.lists(st.integers(), min_size=1, max_size=200), st.integers(2, 9))
-def test_a_tree_takes_every_part_once_and_in_order(parts: list[int], branches: int) -> None:
+def test_reduce_in_tree_adds_every_part_once_and_in_order(parts: list[int], branches: int) -> None:
     widths = []
 
     def add(*nodes: tuple[int, list[int]]) -> tuple[int, list[int]]:
@@ -72,7 +73,7 @@ def test_a_tree_takes_every_part_once_and_in_order(parts: list[int], branches: i
 
 @settings(SETTINGS, max_examples=20)
 @given(st.lists(st.integers(0, 100), min_size=1, max_size=20), st.booleans())
-def test_sums_of_pieces_are_the_sum_of_the_whole(sizes: list[int], unit_norm: bool) -> None:  # noqa: FBT001
+def test_sums_of_ranges_add_up_to_the_sum_of_all_rows(sizes: list[int], unit_norm: bool) -> None:  # noqa: FBT001
     rows = embeddings(sum(sizes) + 1)
     bounds = [0, *np.cumsum(sizes).tolist(), len(rows)]
     parts = []
@@ -80,15 +81,22 @@ def test_sums_of_pieces_are_the_sum_of_the_whole(sizes: list[int], unit_norm: bo
         statistic = Correlation(unit_norm=unit_norm)
         if stop > start:
             statistic.update(rows[start:stop])
-        parts.append(pa.Table.from_pylist([as_row(statistic, [f"{number}.png"])]))
+        parts.append(pa.Table.from_pylist([sums_to_row(Sums(statistic, (f"{number}.png",)))]))
     (row,) = reduce_in_tree(parts, add_tables).to_pylist()
-    total, skipped = statistic_of(row)
+    total, skipped = row_to_sums(row)
     x = rows.astype(np.longdouble)
     lengths = np.sqrt((x * x).sum(axis=1))
     x = x / lengths[:, None] if unit_norm else x
     expected = (x.T @ x).astype(float)
     assert total.count == len(rows)
     assert total.unit_norm == unit_norm
-    assert skipped == [f"{number}.png" for number in range(len(parts))]
+    assert skipped == tuple(f"{number}.png" for number in range(len(parts)))
     np.testing.assert_allclose(total.matrix, expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())
     np.testing.assert_allclose(total.norm_sum, float(lengths.sum()), rtol=1e-12)
+
+
+def test_row_of_zero_embeddings_keeps_their_count() -> None:
+    zeros = Correlation(unit_norm=True).update(np.zeros((3, 4)))
+    tables = [pa.Table.from_pylist([sums_to_row(Sums(part, ()))]) for part in (zeros, zeros)]
+    (row,) = add_tables(*tables).to_pylist()
+    assert row_to_sums(row).correlation.left_out == 6

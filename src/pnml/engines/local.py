@@ -1,0 +1,216 @@
+"""Fit, calibrate and score in this process, a chunk at a time; and the work on one range, which Ray's workers share."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from pnml.backend.arrays import to_numpy
+from pnml.backend.files import atomic_path
+from pnml.backend.progress import track
+from pnml.core.correlation import Correlation
+from pnml.core.detector import Detector
+from pnml.engines.ranges import local_ranges
+from pnml.engines.summary import Summary
+from pnml.io.fingerprint import fingerprint_detector
+from pnml.io.scores import score_chunk, score_writer
+from pnml.io.source import check_chunk
+from pnml.io.store import Part, PartStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from pnml.core.calibration import Threshold
+    from pnml.engines.ranges import Range
+    from pnml.io.source import Chunk, Samples
+    from pnml.io.store import Columns
+    from pnml.pytorch.guard import Guard
+
+_LOG = logging.getLogger(__name__)
+
+
+class Sums(NamedTuple):
+    """The statistic of a range of rows, and the ids of the images among them that do not decode."""
+
+    correlation: Correlation
+    skipped: tuple[str, ...]
+
+
+class Fit(NamedTuple):
+    """A fitted detector, and the ids of the images that do not decode."""
+
+    detector: Detector
+    skipped: tuple[str, ...]
+
+
+def fit(samples: Samples, head: Detector | Guard, *, progress: bool = True) -> Fit:
+    """Fit a new detector on all samples.
+
+    Args:
+        samples: the training set.
+        head: a detector, or for images the guard of their model: its last layer and embedding scale are used.
+        progress: show a progress bar on stderr.
+    """
+    width = n_features(head)
+    sums = sum_rows(samples, 0, samples.count, width, unit_norm=uses_unit_norm(head), progress=progress)
+    return finish_fit(samples, head, sums)
+
+
+def calibrate(
+    samples: Samples, detector: Detector, *, false_alarm_rate: float, leave_one_out: bool, progress: bool = True
+) -> tuple[Threshold, tuple[str, ...]]:
+    """Set the threshold of a detector from in-distribution samples, as :meth:`~pnml.Detector.calibrate` does.
+
+    Returns:
+        The threshold, and the ids of the images that do not decode.
+    """
+    scores: list[NDArray[np.float64]] = []
+    skipped: list[str] = []
+    for chunk in _chunks(samples, [(0, samples.count)], detector.n_features, "calibrate", progress=progress):
+        skipped += chunk.skipped
+        if len(chunk.ids):
+            scores.append(to_numpy(detector.score(chunk.embeddings, leave_one_out=leave_one_out)))
+    check_decoded(samples, skipped)
+    threshold = detector.set_threshold(
+        np.concatenate(scores), false_alarm_rate=false_alarm_rate, leave_one_out=leave_one_out
+    )
+    return threshold, tuple(skipped)
+
+
+def score(samples: Samples, detector: Detector, out: Path, *, restart: bool = False, progress: bool = True) -> Summary:
+    """Score all samples into one file; a run of the same arguments that was killed is resumed.
+
+    Args:
+        samples: the samples to score.
+        detector: a fitted detector.
+        out: the table to write, ``.parquet`` or ``.csv``; until it is whole, its parts are in the folder OUT.parts.
+        restart: delete the parts of an earlier run instead of resuming it.
+        progress: show a progress bar on stderr.
+    """
+    write = score_writer(out)
+    ranges, folder = local_ranges(samples), out.with_name(f"{out.name}.parts")
+    store = PartStore(folder, "npz")
+    store.begin(manifest(samples, detector, ranges), restart=restart)
+    summary = score_rows(samples, ranges, detector, store, progress=progress)
+    check_decoded(samples, summary.skipped)
+    joined = folder / out.name
+    with atomic_path(joined) as partial:  # in the folder of parts, so that a killed run leaves nothing beside OUT
+        write(partial, _stored_columns(store, ranges))
+    joined.replace(out)
+    store.delete_all()
+    folder.rmdir()
+    return summary
+
+
+def sum_rows(
+    samples: Samples, start: int, stop: int, width: int | None, *, unit_norm: bool, progress: bool = False
+) -> Sums:
+    """Sum the statistic of the rows from ``start`` to before ``stop``.
+
+    Args:
+        samples: the training set.
+        start: the first row.
+        stop: the row after the last.
+        width: the number M of features that embeddings must have; any when None.
+        unit_norm: scale every row to norm 1.
+        progress: show a progress bar on stderr.
+    """
+    correlation = Correlation(unit_norm=unit_norm)
+    skipped: list[str] = []
+    for chunk in _chunks(samples, [(start, stop)], width, "fit", progress=progress):
+        skipped += chunk.skipped
+        if len(chunk.ids):
+            correlation.update(chunk.embeddings)
+    return Sums(correlation, tuple(skipped))
+
+
+def score_rows(
+    samples: Samples, ranges: Sequence[Range], detector: Detector, store: PartStore, *, progress: bool = False
+) -> Summary:
+    """Score ranges of rows and store each as one part; parts that an earlier run has stored are kept."""
+    summaries = {rows: Summary.of(part) for rows in ranges if (part := store.read(*rows)) is not None}
+    if summaries:
+        done = sum(stop - start for start, stop in summaries)
+        _LOG.info("resuming: %s of %s rows are scored already", f"{done:,}", f"{samples.count:,}")
+    missing = [rows for rows in ranges if rows not in summaries]
+    starts = {stop: start for start, stop in missing}
+    tables: list[Columns] = []
+    skipped: list[str] = []
+    for chunk in _chunks(samples, missing, detector.n_features, "score", progress=progress):
+        skipped += chunk.skipped
+        tables.append(score_chunk(chunk, detector))
+        if chunk.stop in starts:
+            rows = starts[chunk.stop], chunk.stop
+            part = Part({name: np.concatenate([table[name] for table in tables]) for name in tables[0]}, skipped)
+            store.write(*rows, part)
+            summaries[rows] = Summary.of(part)
+            tables, skipped = [], []
+    return sum((summaries[rows] for rows in ranges), Summary())
+
+
+def n_features(head: Detector | Guard) -> int | None:
+    """Return the width that embeddings must have; None for a model, which makes its own."""
+    return head.n_features if isinstance(head, Detector) else None
+
+
+def uses_unit_norm(head: Detector | Guard) -> bool:
+    """Return whether the statistic is of embeddings scaled to norm 1."""
+    return head.embedding_scale != "natural"
+
+
+def finish_fit(samples: Samples, head: Detector | Guard, sums: Sums) -> Fit:
+    """Return the detector of the last layer of ``head`` and the statistic of all samples."""
+    check_decoded(samples, sums.skipped)
+    layer = head if isinstance(head, Detector) else head.head
+    detector = Detector(layer.weight, layer.bias, embedding_scale=head.embedding_scale)
+    return Fit(detector.merge(sums.correlation), sums.skipped)
+
+
+def manifest(samples: Samples, detector: Detector, ranges: Sequence[Range]) -> dict[str, Any]:
+    """Return what identifies the work whose parts may be resumed."""
+    digest = hashlib.sha256(repr(ranges).encode()).hexdigest()
+    return {**samples.fingerprint(), "detector": fingerprint_detector(detector), "ranges": digest}
+
+
+def check_decoded(samples: Samples, skipped: Sequence[str]) -> None:
+    """Raise ``ValueError`` when every image was skipped."""
+    if len(skipped) == samples.count:
+        raise ValueError(f"none of the {samples.count:,} images of {samples.path} decodes")
+
+
+def _chunks(
+    samples: Samples, ranges: Sequence[Range], width: int | None, what: str, *, progress: bool
+) -> Iterator[Chunk]:
+    """Yield the checked chunks of ranges, under a progress bar."""
+    total = sum(-(-(stop - start) // samples.chunk_rows) for start, stop in ranges)
+    for chunk in track(_read(samples, ranges), what, shown=progress and total > 0, total=total):
+        yield check_chunk(chunk, samples.path, width)
+
+
+def _read(samples: Samples, ranges: Sequence[Range]) -> Iterator[Chunk]:
+    """Yield the chunks of ranges; where one range ends at the start of the next, reading goes on."""
+    chunks: Iterator[Chunk] = iter(())
+    position = -1
+    for start, stop in ranges:
+        if start != position:
+            chunks, position = samples.chunks(start), start
+        while position < stop:
+            chunk = next(chunks, None)
+            position = stop + 1 if chunk is None else chunk.stop
+            if chunk is None or position > stop:
+                raise ValueError(f"rows {start} to {stop} of {samples.path} changed while they were read: run again")
+            yield chunk
+
+
+def _stored_columns(store: PartStore, ranges: Sequence[Range]) -> Iterator[Columns]:
+    for start, stop in ranges:
+        part = store.read(start, stop)
+        if part is None:
+            raise ValueError(f"{store.path} changed while it was read: run the command again")
+        yield part.columns

@@ -1,0 +1,61 @@
+"""Split the rows of an input into ranges that are read, and summed or scored, independently."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pnml.io.source import Samples
+
+_CHUNKS = 16
+_CHUNKS_OF_IMAGES = 64  # the first batch of a range runs twice, once to check the head: a small share of so many
+_ROWS_PER_FEATURE = 64  # M² doubles leave a worker, so 32 times as many bytes enter it: 64 M rows of M float32
+
+Range = tuple[int, int]
+"""The first row, and the row after the last."""
+
+
+def local_ranges(samples: Samples) -> list[Range]:
+    """Return the ranges between the points from which a killed local run can be resumed."""
+    return split_rows(samples.count, samples.chunk_rows, (), _CHUNKS)
+
+
+def worker_ranges(samples: Samples) -> list[Range]:
+    """Return ranges of about a gigabyte or less, which begin at row groups, for the workers of a cluster.
+
+    They depend on the input alone, not on the cluster: a job can be resumed elsewhere, and sums are the same.
+    """
+    chunks, width = _CHUNKS_OF_IMAGES, samples.reader.width
+    if width:
+        chunks = max(_CHUNKS, -(-_ROWS_PER_FEATURE * width // samples.chunk_rows))
+    return split_rows(samples.count, samples.chunk_rows, samples.reader.starts, chunks)
+
+
+def split_rows(count: int, chunk_rows: int, starts: tuple[int, ...], chunks: int) -> list[Range]:
+    """Split ``count`` rows into ranges of at least ``chunks`` chunks; the last one may be smaller.
+
+    Every range begins where a chunk begins, so that each row is computed in the same chunk, to the same bits, however
+    the rows are split; and at the first such row of a row group, so that little is read twice.
+
+    Args:
+        count: the number of rows.
+        chunk_rows: the number of rows of a chunk.
+        starts: the rows from which reading can begin; any when empty.
+        chunks: the least number of chunks of a range.
+
+    >>> split_rows(100, 10, (), 4)
+    [(0, 40), (40, 80), (80, 100)]
+    >>> split_rows(100, 10, (0, 45, 95), 4)
+    [(0, 50), (50, 100)]
+    """
+    aligned = sorted({-(-row // chunk_rows) * chunk_rows for row in starts})
+    ranges, start = [], 0
+    while start < count:
+        stop = start + chunks * chunk_rows
+        if aligned:
+            later = bisect_left(aligned, stop)
+            stop = aligned[later] if later < len(aligned) else count
+        ranges.append((start, min(stop, count)))
+        start = stop
+    return ranges

@@ -1,0 +1,112 @@
+"""Jobs of workers: a range is summed or scored as the detector does it, and a range that is done is kept."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from pnml import Detector
+from pnml.core.detector import ZeroEmbeddingWarning
+from pnml.engines.jobs import ScoreJob, SumJob, row_to_sums
+from pnml.engines.summary import Summary
+from pnml.io.embeddings import open_embeddings
+from pnml.io.store import PartStore
+
+from .files import FEATURES, embeddings, fitted, head, write_rows
+from .pictures import embedded, guard, write_images
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pnml.io.embeddings import EmbeddingFile
+
+ROWS = embeddings(100, seed=2)
+
+
+@pytest.fixture
+def samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EmbeddingFile:
+    monkeypatch.setattr("pnml.io.embeddings.CHUNK_BYTES", 8 * FEATURES * 10)  # chunks of 10 rows
+    return open_embeddings(write_rows(tmp_path / "rows.parquet", ROWS, group=25, ids=[f"n{n}" for n in range(100)]))
+
+
+def test_score_job_writes_what_the_detector_computes(samples: EmbeddingFile, tmp_path: Path) -> None:
+    detector = fitted()
+    row = ScoreJob(samples, detector, PartStore(tmp_path / "out", "parquet"))(30, 70)
+    (path,) = (tmp_path / "out").glob("*.parquet")
+    table = pq.read_table(path).to_pydict()
+    result = detector(ROWS[30:70]).to_table()
+    assert table["id"] == [f"n{n}" for n in range(30, 70)]
+    assert [name for name in table if name != "id"] == ["prediction", "probability", "regret", "p_value", "is_ood"]
+    for name, column in table.items():
+        if name != "id":
+            np.testing.assert_allclose(column, result[name], rtol=1e-6)
+    summary = Summary.from_json(json.loads(row["summary"]))
+    assert (summary.rows, summary.flagged) == (40, int(result["is_ood"].sum()))
+    np.testing.assert_allclose([summary.least, summary.most], [min(table["regret"]), max(table["regret"])])
+
+
+def test_score_job_keeps_a_stored_part_and_replaces_a_truncated_one(samples: EmbeddingFile, tmp_path: Path) -> None:
+    job = ScoreJob(samples, fitted(), PartStore(tmp_path / "out", "parquet"))
+    row = job(0, 50)
+    (path,) = (tmp_path / "out").glob("*.parquet")
+    written = path.stat().st_mtime_ns
+    assert job(0, 50) == row
+    assert path.stat().st_mtime_ns == written
+    path.write_bytes(path.read_bytes()[:-9])  # as an object store without renaming might keep it
+    assert job(0, 50) == row
+    assert pq.read_table(path).num_rows == 50
+
+
+@pytest.mark.parametrize("stop", [45, 110])
+def test_range_that_ends_elsewhere_raises(stop: int, samples: EmbeddingFile) -> None:
+    with pytest.raises(ValueError, match=rf"rows 0 to {stop} of .* changed while they were read"):
+        SumJob(samples, FEATURES, unit_norm=True)(0, stop)
+
+
+def test_not_finite_row_is_named_by_its_position_in_the_file(tmp_path: Path) -> None:
+    rows = ROWS.copy()
+    rows[93, 2] = np.nan
+    samples = open_embeddings(write_rows(tmp_path / "bad.parquet", rows, group=20))
+    job = ScoreJob(samples, head().fit(ROWS), PartStore(tmp_path / "out", "parquet"))
+    with pytest.raises(ValueError, match=r"row 93 of .*bad\.parquet, counted from 0, holds nan"):
+        job(0, 100)
+
+
+def test_zero_embeddings_are_left_out_of_sums_and_get_the_largest_regret(tmp_path: Path) -> None:
+    rows = ROWS.copy()
+    rows[[3, 93]] = 0
+    samples = open_embeddings(write_rows(tmp_path / "zeros.parquet", rows, group=20))
+    correlation, _ = row_to_sums(SumJob(samples, FEATURES, unit_norm=True)(0, 100))
+    assert (correlation.count, correlation.left_out) == (98, 2)
+    detector = head().merge(correlation)
+    with pytest.warns(ZeroEmbeddingWarning, match="2 of 100 training rows"):
+        detector.calibrate(embeddings(200, seed=1))
+    ScoreJob(samples, detector, PartStore(tmp_path / "out", "parquet"))(0, 100)
+    (path,) = (tmp_path / "out").glob("*.parquet")
+    table = pq.read_table(path).to_pydict()
+    assert table["regret"][3] == table["regret"][93] == pytest.approx(np.log(detector.n_classes))
+    assert table["is_ood"][3]
+    assert table["is_ood"][93]
+
+
+def test_range_without_a_decodable_image_keeps_the_columns(tmp_path: Path) -> None:
+    model = guard()
+    folder = write_images(tmp_path / "images", 30, spoiled=range(10, 20))
+    samples, store = embedded(folder, model, batch=5), PartStore(tmp_path / "out", "parquet")
+    correlation, skipped = row_to_sums(SumJob(samples, None, unit_norm=True)(0, 30))
+    assert (correlation.count, len(skipped)) == (20, 10)
+    empty, skipped = row_to_sums(SumJob(samples, None, unit_norm=True)(10, 20))
+    assert (empty.count, len(skipped)) == (0, 10)
+    job = ScoreJob(samples, Detector(model.head.weight, model.head.bias).merge(correlation), store)
+    for start in (0, 10, 20):
+        job(start, start + 10)
+    tables = [pq.read_table(path) for path in sorted((tmp_path / "out").iterdir())]
+    assert [table.num_rows for table in tables] == [10, 0, 10]
+    assert tables[0].schema.equals(tables[1].schema, check_metadata=False)
+    part = store.read(10, 20)
+    assert part is not None
+    assert part.skipped[0] == "0010.png"
