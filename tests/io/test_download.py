@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import hashlib
 import socket
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bench.data.server import FileServer, serve_files
 from pnml.io.download import cache_dir, download, verify
 
 if TYPE_CHECKING:
@@ -19,58 +18,20 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 MD5 = hashlib.md5(CONTENT, usedforsecurity=False).hexdigest()
 
 
-class Server(ThreadingHTTPServer):
-    """Serves CONTENT at /file, with configurable failures."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.close_after: int | None = None
-        self.supports_ranges = True
-        self.sends_length = True
-        self.sends_size_in_416 = True
-        self.ranges: list[str | None] = []
-        self.url = f"http://127.0.0.1:{self.server_port}/file"
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def do_GET(self) -> None:
-        requested = self.headers.get("Range")
-        self.server.ranges.append(requested)
-        if self.path != "/file":
-            self.send_error(404)
-            return
-        start = (
-            int(requested.removeprefix("bytes=").removesuffix("-")) if requested and self.server.supports_ranges else 0
-        )
-        if start >= len(CONTENT):
-            self.send_response(416)
-            if self.server.sends_size_in_416:
-                self.send_header("Content-Range", f"bytes */{len(CONTENT)}")
-            self.end_headers()
-            return
-        self.send_response(206 if start else 200)
-        if self.server.sends_length:
-            self.send_header("Content-Length", str(len(CONTENT) - start))
-        self.end_headers()
-        self.wfile.write(CONTENT[start : self.server.close_after])
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServer]:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    with Server() as running:
-        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with serve_files() as running:
+        running.files["file"] = CONTENT
         yield running
-        running.shutdown()
-        thread.join()
+
+
+def url(server: FileServer) -> str:
+    return f"{server.address}/file"
+
+
+def ranges(server: FileServer) -> list[str | None]:
+    return [byte_range for _, byte_range in server.requests]
 
 
 def part(path: Path) -> Path:
@@ -79,10 +40,10 @@ def part(path: Path) -> Path:
 
 @pytest.mark.parametrize("digest", [{"sha256": SHA256}, {"sha256": SHA256[:8].upper()}, {"md5": MD5}, {}])
 def test_download_writes_file_and_shows_progress(
-    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str], digest: dict[str, str]
+    server: FileServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], digest: dict[str, str]
 ) -> None:
     target = tmp_path / "new folder" / "file.bin"
-    assert download(server.url, target, **digest, what="the thing") == target
+    assert download(url(server), target, **digest, what="the thing") == target
     assert target.read_bytes() == CONTENT
     assert list(target.parent.iterdir()) == [target]
     out, err = capsys.readouterr()
@@ -90,95 +51,95 @@ def test_download_writes_file_and_shows_progress(
     assert "the thing" in err
 
 
-def test_download_without_content_length(server: Server, tmp_path: Path) -> None:
+def test_download_without_content_length(server: FileServer, tmp_path: Path) -> None:
     server.sends_length = False
-    download(server.url, tmp_path / "file", sha256=SHA256, what="it")
+    download(url(server), tmp_path / "file", sha256=SHA256, what="it")
     assert (tmp_path / "file").read_bytes() == CONTENT
 
 
-def test_existing_file_is_verified_and_kept(server: Server, tmp_path: Path) -> None:
+def test_existing_file_is_verified_and_kept(server: FileServer, tmp_path: Path) -> None:
     target = tmp_path / "file"
     target.write_bytes(CONTENT)
-    assert download(server.url, target, sha256=SHA256, what="it") == target
-    assert download(server.url, target, what="it") == target
+    assert download(url(server), target, sha256=SHA256, what="it") == target
+    assert download(url(server), target, what="it") == target
     target.write_bytes(b"other")
     with pytest.raises(ValueError, match="delete it and fetch it again"):
-        download(server.url, target, sha256=SHA256, what="it")
+        download(url(server), target, sha256=SHA256, what="it")
     assert target.read_bytes() == b"other"
-    assert server.ranges == []
+    assert ranges(server) == []
 
 
 @pytest.mark.parametrize("digest", [{"sha256": SHA256}, {}])
-def test_interrupted_download_resumes(server: Server, tmp_path: Path, digest: dict[str, str]) -> None:
+def test_interrupted_download_resumes(server: FileServer, tmp_path: Path, digest: dict[str, str]) -> None:
     target = tmp_path / "file"
     server.close_after = 100_000
     with pytest.raises(ConnectionError, match="closed after 100000 of 300000 bytes") as caught:
-        download(server.url, target, **digest, what="the thing")
+        download(url(server), target, **digest, what="the thing")
     message = str(caught.value)
-    assert all(word in message for word in ("the thing", server.url, str(target), str(part(target))))
+    assert all(word in message for word in ("the thing", url(server), str(target), str(part(target))))
     assert not target.exists()
     assert part(target).read_bytes() == CONTENT[:100_000]
 
     server.close_after = 250_000
     with pytest.raises(ConnectionError, match="closed after 250000 of 300000 bytes"):
-        download(server.url, target, **digest, what="the thing")
+        download(url(server), target, **digest, what="the thing")
     server.close_after = None
-    download(server.url, target, **digest, what="the thing")
+    download(url(server), target, **digest, what="the thing")
     assert target.read_bytes() == CONTENT
-    assert server.ranges == [None, "bytes=100000-", "bytes=250000-"]
+    assert ranges(server) == [None, "bytes=100000-", "bytes=250000-"]
 
 
-def test_server_without_ranges_restarts(server: Server, tmp_path: Path) -> None:
+def test_server_without_ranges_restarts(server: FileServer, tmp_path: Path) -> None:
     target = tmp_path / "file"
     part(target).write_bytes(CONTENT[:1000])
     server.supports_ranges = False
-    download(server.url, target, sha256=SHA256, what="it")
+    download(url(server), target, sha256=SHA256, what="it")
     assert target.read_bytes() == CONTENT
-    assert server.ranges == ["bytes=1000-"]
+    assert ranges(server) == ["bytes=1000-"]
 
 
 @pytest.mark.parametrize("sends_size", [True, False])
-def test_complete_partial_file_is_used(server: Server, tmp_path: Path, *, sends_size: bool) -> None:
+def test_complete_partial_file_is_used(server: FileServer, tmp_path: Path, *, sends_size: bool) -> None:
     target = tmp_path / "file"
     part(target).write_bytes(CONTENT)
     server.sends_size_in_416 = sends_size
-    download(server.url, target, sha256=SHA256, what="it")
+    download(url(server), target, sha256=SHA256, what="it")
     assert target.read_bytes() == CONTENT
     assert not part(target).exists()
-    assert len(server.ranges) == (1 if sends_size else 2)
+    assert len(ranges(server)) == (1 if sends_size else 2)
 
 
-def test_too_long_partial_file_restarts(server: Server, tmp_path: Path) -> None:
+def test_too_long_partial_file_restarts(server: FileServer, tmp_path: Path) -> None:
     target = tmp_path / "file"
     part(target).write_bytes(CONTENT + b"more")
-    download(server.url, target, what="it")
+    download(url(server), target, what="it")
     assert target.read_bytes() == CONTENT
-    assert server.ranges == ["bytes=300004-", None]
+    assert ranges(server) == ["bytes=300004-", None]
 
 
 @pytest.mark.parametrize(("kind", "found"), [("sha256", SHA256), ("md5", MD5)])
-def test_corrupted_download_is_deleted_and_raises(server: Server, tmp_path: Path, kind: str, found: str) -> None:
+def test_corrupted_download_is_deleted_and_raises(server: FileServer, tmp_path: Path, kind: str, found: str) -> None:
     target = tmp_path / "file"
     expected = found[::-1]
     with pytest.raises(ValueError, match=f"the thing .*corrupted.*expected {kind} {expected}, found {found}"):
-        download(server.url, target, what="the thing", **{kind: expected})
+        download(url(server), target, what="the thing", **{kind: expected})
     assert list(tmp_path.iterdir()) == []
 
 
-def test_partial_file_of_another_file_raises(server: Server, tmp_path: Path) -> None:
+def test_partial_file_of_another_file_raises(server: FileServer, tmp_path: Path) -> None:
     target = tmp_path / "file"
     part(target).write_bytes(b"of another file")
     with pytest.raises(ValueError, match="corrupted"):
-        download(server.url, target, sha256=SHA256, what="it")
+        download(url(server), target, sha256=SHA256, what="it")
     assert list(tmp_path.iterdir()) == []
-    download(server.url, target, sha256=SHA256, what="it")
+    download(url(server), target, sha256=SHA256, what="it")
     assert target.read_bytes() == CONTENT
 
 
-def test_missing_url_raises(server: Server, tmp_path: Path) -> None:
+def test_missing_url_raises(server: FileServer, tmp_path: Path) -> None:
     with pytest.raises(ConnectionError, match="the thing: the server answered 404 Not Found") as caught:
-        download(server.url + "s", tmp_path / "file", what="the thing")
-    assert f"download {server.url}s by hand and put it at {tmp_path / 'file'}" in str(caught.value)
+        download(url(server) + "s", tmp_path / "file", what="the thing")
+    assert f"download {url(server)}s by hand and put it at {tmp_path / 'file'}" in str(caught.value)
     assert ".part" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
@@ -194,25 +155,25 @@ def test_unreachable_host_raises_and_keeps_partial_file(tmp_path: Path, monkeypa
     assert part(tmp_path / "file").read_bytes() == b"begun"
 
 
-def test_connection_reset_raises(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_reset_raises(server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def reset(*_: Any) -> bytes:
         raise ConnectionResetError("reset by peer")
 
     monkeypatch.setattr("http.client.HTTPResponse.read1", reset)
     with pytest.raises(ConnectionError, match="could not download it: reset by peer"):
-        download(server.url, tmp_path / "file", what="it")
+        download(url(server), tmp_path / "file", what="it")
 
 
-def test_disk_error_is_not_a_connection_error(server: Server, tmp_path: Path) -> None:
+def test_disk_error_is_not_a_connection_error(server: FileServer, tmp_path: Path) -> None:
     part(tmp_path / "file").mkdir()
     with pytest.raises(IsADirectoryError):
-        download(server.url, tmp_path / "file", what="it")
+        download(url(server), tmp_path / "file", what="it")
 
 
-@pytest.mark.parametrize("url", ["file:///etc/hostname", "ftp://host/file", "host/file"])
-def test_other_url_schemes_raise(tmp_path: Path, url: str) -> None:
+@pytest.mark.parametrize("address", ["file:///etc/hostname", "ftp://host/file", "host/file"])
+def test_other_url_schemes_raise(tmp_path: Path, address: str) -> None:
     with pytest.raises(ValueError, match="http://"):
-        download(url, tmp_path / "file", what="it")
+        download(address, tmp_path / "file", what="it")
 
 
 def test_verify_compares_every_digest(tmp_path: Path) -> None:

@@ -69,11 +69,6 @@ class LazyImages:
         images = self[:]
         return images if dtype is None else images.astype(dtype, copy=False)
 
-    def subset(self, index: Any) -> LazyImages:
-        """Return the rows selected by ``index`` without decoding them."""
-        rows = np.arange(len(self))[index]
-        return LazyImages([self._items[row] for row in rows], self._read, (self.shape[1], self.shape[2]))
-
 
 Images: TypeAlias = "NDArray[np.uint8] | LazyImages"
 

@@ -159,7 +159,9 @@ def _fetch(url: str, partial: Path, what: str) -> None:
             start = 0
         length = response.headers.get("Content-Length")
         total = start + int(length) if length is not None else None
-        with partial.open("ab" if start else "wb") as file, _progress() as progress:
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+        bar = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True))
+        with partial.open("ab" if start else "wb") as file, bar as progress:
             task = progress.add_task(what, total=total, completed=start)
             for chunk in _chunks(response):
                 file.write(chunk)
@@ -186,14 +188,3 @@ def _chunks(response: Any) -> Iterator[bytes]:
             yield chunk
     except (OSError, HTTPException) as error:
         raise _TransferError(str(error)) from error
-
-
-def _progress() -> Progress:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    return Progress(*columns, console=Console(stderr=True))

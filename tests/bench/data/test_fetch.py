@@ -3,11 +3,9 @@ from __future__ import annotations
 import hashlib
 import io
 import tarfile
-import threading
 import zipfile
 from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,51 +15,18 @@ from pnml.bench.data.fetch import fetch, unpack
 from pnml.bench.data.source import Download, Source
 
 from .layouts import make_cifar10, make_odin, make_svhn, make_tiny_imagenet
+from .server import FileServer, serve_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 
-class Server:
-    """Files to serve, after how many bytes to close the connection, and the requests received."""
-
-    def __init__(self) -> None:
-        self.files: dict[str, bytes] = {}
-        self.close_after: int | None = None
-        self.requests: list[tuple[str, str | None]] = []
-        self.address = ""
-
-
 @pytest.fixture
-def server() -> Iterator[Server]:
-    state = Server()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            name, byte_range = self.path.lstrip("/"), self.headers.get("Range")
-            state.requests.append((name, byte_range))
-            if name not in state.files:
-                self.send_error(404)
-                return
-            start = int(byte_range.removeprefix("bytes=").removesuffix("-")) if byte_range else 0
-            content = state.files[name][start:]
-            self.send_response(206 if byte_range else 200)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content[: state.close_after])
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    http_server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=http_server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    state.address = f"http://127.0.0.1:{http_server.server_port}"
-    yield state
-    http_server.shutdown()
-    http_server.server_close()
-    thread.join()
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServer]:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with serve_files() as running:
+        yield running
 
 
 def packed(folder: Path) -> bytes:
@@ -72,7 +37,7 @@ def packed(folder: Path) -> bytes:
     return file.getvalue()
 
 
-def served(server: Server, name: str, files: dict[str, bytes], *, md5: bool = True) -> Source:
+def served(server: FileServer, name: str, files: dict[str, bytes], *, md5: bool = True) -> Source:
     """Return the set with its downloads moved to the local server."""
     source = SETS[name]
     best = source.layouts[0]
@@ -90,7 +55,7 @@ def served(server: Server, name: str, files: dict[str, bytes], *, md5: bool = Tr
 
 
 @pytest.fixture
-def cifar10(server: Server, tmp_path: Path, cache: Path) -> Source:
+def cifar10(server: FileServer, tmp_path: Path, cache: Path) -> Source:
     make_cifar10(tmp_path / "server", 4)
     return served(server, "cifar10", {"cifar.tar.gz": packed(tmp_path / "server" / "cifar-10-batches-py")})
 
@@ -99,7 +64,7 @@ def names_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
 
-def test_fetch_unpacks_archive_once(cifar10: Source, server: Server, cache: Path) -> None:
+def test_fetch_unpacks_archive_once(cifar10: Source, server: FileServer, cache: Path) -> None:
     folder = fetch(cifar10)
     assert folder == cache / "data" / "cifar-10-batches-py"
     assert names_in(cache / "data") == ["cifar-10-batches-py"]
@@ -108,7 +73,7 @@ def test_fetch_unpacks_archive_once(cifar10: Source, server: Server, cache: Path
     assert len(server.requests) == 1
 
 
-def test_fetch_resumes_interrupted_download(cifar10: Source, server: Server, cache: Path) -> None:
+def test_fetch_resumes_interrupted_download(cifar10: Source, server: FileServer, cache: Path) -> None:
     server.close_after = 1000
     with pytest.raises(ConnectionError, match="try again"):
         fetch(cifar10)
@@ -120,7 +85,7 @@ def test_fetch_resumes_interrupted_download(cifar10: Source, server: Server, cac
     assert len(load("cifar10")) == 4
 
 
-def test_fetch_rejects_corrupted_download(cifar10: Source, server: Server, cache: Path) -> None:
+def test_fetch_rejects_corrupted_download(cifar10: Source, server: FileServer, cache: Path) -> None:
     whole = server.files["cifar.tar.gz"]
     server.files["cifar.tar.gz"] = whole[:-100] + bytes(100)
     with pytest.raises(ValueError, match="corrupted"):
@@ -133,7 +98,7 @@ def test_fetch_rejects_corrupted_download(cifar10: Source, server: Server, cache
 
 @pytest.mark.parametrize("damage", ["truncated", "html", "flipped"])
 def test_fetch_rejects_damaged_archive_without_checksum(
-    damage: str, server: Server, tmp_path: Path, cache: Path
+    damage: str, server: FileServer, tmp_path: Path, cache: Path
 ) -> None:
     make_odin(tmp_path, 30)
     whole = packed(tmp_path / "iSUN")
@@ -148,7 +113,7 @@ def test_fetch_rejects_damaged_archive_without_checksum(
     assert names_in(cache / "data") == ["iSUN.tar.gz"]
 
 
-def test_fetch_of_single_files_keeps_those_present(server: Server, tmp_path: Path, cache: Path) -> None:
+def test_fetch_of_single_files_keeps_those_present(server: FileServer, tmp_path: Path, cache: Path) -> None:
     make_svhn(tmp_path, 5)
     files = {file: (tmp_path / "svhn" / file).read_bytes() for file in ("train_32x32.mat", "test_32x32.mat")}
     source = served(server, "svhn", files)
@@ -162,7 +127,7 @@ def test_fetch_of_single_files_keeps_those_present(server: Server, tmp_path: Pat
 
 
 def test_fetch_gets_archive_even_if_alternative_layout_is_present(
-    server: Server, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+    server: FileServer, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_tiny_imagenet(tmp_path / "have", 3)
     make_odin(tmp_path / "server", 4)
@@ -177,7 +142,7 @@ def test_fetch_gets_archive_even_if_alternative_layout_is_present(
     assert len(load("tinyimagenet_crop")) == 4
 
 
-def test_fetch_rejects_archive_without_expected_files(server: Server, tmp_path: Path, cache: Path) -> None:
+def test_fetch_rejects_archive_without_expected_files(server: FileServer, tmp_path: Path, cache: Path) -> None:
     make_odin(tmp_path, 2)
     with pytest.raises(ValueError, match="contains no folder LSUN"):
         fetch(served(server, "lsun_crop", {"LSUN.tar.gz": packed(tmp_path / "iSUN")}))

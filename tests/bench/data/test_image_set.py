@@ -49,20 +49,7 @@ def test_batches_do_not_share_memory_with_the_set() -> None:
 
 
 def test_batches_of_empty_set_is_empty() -> None:
-    assert list(make_set().take(0).batches(4)) == []
-
-
-@pytest.mark.parametrize("lazy", [False, True])
-def test_take_returns_first_images_with_labels(*, lazy: bool) -> None:
-    few = make_set(lazy=lazy).take(4)
-    assert len(few) == 4
-    assert isinstance(few.images, LazyImages) == lazy
-    assert np.array_equal(np.asarray(few.images), PIXELS[:4])
-    assert few.labels is not None
-    assert few.labels.tolist() == [0, 1, 2, 3]
-    assert (few.name, few.split, few.note) == ("some", "test", "a note")
-    assert len(make_set(lazy=lazy).take(99)) == 11
-    assert ImageSet("some", PIXELS, None, "test", "").take(2).labels is None
+    assert list(ImageSet("empty", PIXELS[:0], None, "test", "").batches(4)) == []
 
 
 def test_repr_shows_name_split_and_size() -> None:
@@ -80,11 +67,9 @@ def test_arrays_of_other_dtype_or_shape_raise() -> None:
         ImageSet("bad", PIXELS, np.arange(11, dtype=np.int32), "test", "")
 
 
-def test_batch_size_and_n_out_of_range_raise() -> None:
+def test_batch_size_out_of_range_raises() -> None:
     with pytest.raises(ValueError, match="batch_size to be at least 1, got 0"):
         next(make_set().batches(0))
-    with pytest.raises(ValueError, match="n to be at least 0, got -1"):
-        make_set().take(-1)
 
 
 @given(

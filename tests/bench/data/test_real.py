@@ -7,15 +7,16 @@ import os
 import numpy as np
 import pytest
 
-from pnml.bench.data import SETS, available, load
+from pnml.bench.data import SETS, DataNotFoundError, load
 
 pytestmark = pytest.mark.skipif("PNML_DATA" not in os.environ, reason="set PNML_DATA to a folder of image sets")
 
 
 def loaded(name: str, split: str = "test") -> tuple[np.ndarray, np.ndarray]:
-    if name not in available(split):
-        pytest.skip(f"{name} ({split}) is not in PNML_DATA")
-    found = load(name, split=split)
+    try:
+        found = load(name, split=split)
+    except DataNotFoundError as error:
+        pytest.skip(str(error))
     return np.asarray(found.images), np.zeros(0) if found.labels is None else found.labels
 
 

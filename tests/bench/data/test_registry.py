@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from scipy.io import savemat
 
-from pnml.bench.data import SETS, DataNotFoundError, available, load
+from pnml.bench.data import SETS, DataNotFoundError, load
 from pnml.io.decode import UndecodableError
 
 from .layouts import ODIN_FOLDERS, make_cifar10, make_odin, make_svhn, make_tiny_imagenet, random_images
@@ -43,6 +43,8 @@ def test_load_reads_every_layout(name: str, data_folder: Path) -> None:
     assert (found.labels is None) == (name not in TRAINABLE)
     assert found.note == f"{len(found)} of the {SETS[name].counts['test']:,} published images"
     assert load(name, size=20, limit=5).images.shape == (5, 20, 20, 3)
+    if name in TRAINABLE:
+        assert load(name, split="train").labels is not None
 
 
 @pytest.mark.parametrize("name", STORED)
@@ -56,12 +58,6 @@ def test_missing_set_raises_with_expected_paths(name: str, cache: Path) -> None:
     assert f" in {cache / 'data'}. Get it: " in message
     assert ("drive.google.com" if name == "imagenet30" else f"pnml data fetch {name}") in message
     assert isinstance(caught.value, FileNotFoundError)
-
-
-def test_available_lists_stored_and_generated_sets(data_folder: Path) -> None:
-    assert available() == list(SETS)
-    assert available("train") == TRAINABLE
-    assert available(root=data_folder / "nowhere") == ["uniform", "gaussian"]
 
 
 def test_data_folders_are_searched_in_order(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

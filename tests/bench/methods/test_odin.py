@@ -60,7 +60,7 @@ def test_scores_are_those_of_images_perturbed_by_epsilon(
 
 
 def test_epsilon_minimises_the_mean_score_of_training_images(network: Network, train: View, detector: Detector) -> None:
-    some = View(network, train.images.take(24))
+    some = View(network, image_set(np.asarray(train.images.images)[:24]))
     method = Odin().fit(some, detector)
     means = [scores.mean() for scores, _ in naive(network, np.asarray(some.images.images), GRID)]
     assert method.epsilon == GRID[int(np.argmin(means))] == method.epsilon_with_pnml

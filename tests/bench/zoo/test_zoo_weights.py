@@ -260,7 +260,7 @@ def test_published_densenets_load(name: str) -> None:
 @HAS_DATA
 def test_published_densenet_classifies_cifar10() -> None:
     data = pytest.importorskip("pnml.bench.data")
-    test = data.load("cifar10", split="test").take(192)
+    test = data.load("cifar10", limit=192)
     network = zoo.load("densenet-bc-100_cifar10")
     with torch.inference_mode():
         predicted = torch.cat([network(network.normalise(batch)).argmax(1) for batch in test.batches(16)])

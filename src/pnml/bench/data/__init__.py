@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pnml.bench.data.image_set import ImageSet
-from pnml.bench.data.registry import SETS, available, load
+from pnml.bench.data.registry import SETS, load
 from pnml.bench.data.source import DataNotFoundError
 
-__all__ = ["SETS", "DataNotFoundError", "ImageSet", "available", "load"]
+__all__ = ["SETS", "DataNotFoundError", "ImageSet", "load"]

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pnml.backend.extras import require
-from pnml.io.decode import Images, LazyImages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import torch
     from numpy.typing import NDArray
+
+    from pnml.io.decode import Images
 
 _TRANSFER_BYTES = 1 << 28  # moved to the device at once
 
@@ -36,8 +37,8 @@ class ImageSet:
     >>> black = ImageSet("black", images, labels=None, split="test", note="")
     >>> black
     ImageSet('black', 'test', 5 images of 32×32 pixels)
-    >>> [tuple(batch.shape) for batch in black.take(3).batches(2)]
-    [(2, 3, 32, 32), (1, 3, 32, 32)]
+    >>> [tuple(batch.shape) for batch in black.batches(3)]
+    [(3, 3, 32, 32), (2, 3, 32, 32)]
     """
 
     name: str
@@ -61,14 +62,6 @@ class ImageSet:
     def __repr__(self) -> str:
         height, width = self.images.shape[1:3]
         return f"ImageSet({self.name!r}, {self.split!r}, {len(self):,} images of {width}×{height} pixels)"
-
-    def take(self, n: int) -> ImageSet:
-        """Return the first ``n`` images, or all if there are fewer."""
-        if n < 0:
-            raise ValueError(f"expected n to be at least 0, got {n}")
-        first = slice(n)
-        images = self.images.subset(first) if isinstance(self.images, LazyImages) else self.images[first]
-        return replace(self, images=images, labels=None if self.labels is None else self.labels[first])
 
     def batches(self, batch_size: int, device: str | torch.device = "cpu") -> Iterator[torch.Tensor]:
         """Yield the images in order, as uint8 tensors (B, 3, H, W) on ``device``.

@@ -171,19 +171,6 @@ _SOURCES = (
 SETS: dict[str, Source] = {source.name: source for source in _SOURCES}
 
 
-def available(split: str = "test", *, root: str | os.PathLike[str] | None = None) -> list[str]:
-    """Return the names of the sets that can be loaded: those in the data folders, and generated ones.
-
-    >>> [name for name in available() if name in ("uniform", "gaussian")]
-    ['uniform', 'gaussian']
-    """
-    return [
-        name
-        for name, source in SETS.items()
-        if split in source.counts and (source.generate is not None or source.find(split, root) is not None)
-    ]
-
-
 def load(
     name: str | os.PathLike[str],
     *,
