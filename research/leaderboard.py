@@ -1,14 +1,12 @@
-"""Ours and every peer on stored embeddings of networks: ``python research/leaderboard.py embeddings/*.safetensors``.
+"""Run pNML and every peer on stored embeddings: ``python research/leaderboard.py FILES --study NAME``.
 
-All methods are fitted on the same training rows, those of the file, and scored on its test and OOD rows; the results
-are cells of the benchmark, for ``pnml leaderboard --results results/other``. With the images and the network at
-hand, ``pnml bench --method peers`` does the same on whole sets.
+All methods are fitted on the training rows of a file and scored on its test and OOD rows. The results are added to
+results/cells.csv, for ``pnml leaderboard --study NAME``. ``pnml bench --method peers`` does the same from images.
 """
 
 from __future__ import annotations
 
 import argparse
-from datetime import datetime, timezone
 from pathlib import Path
 from time import perf_counter
 from types import SimpleNamespace
@@ -19,16 +17,18 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from pnml import Detector
+from pnml.bench.environment import environment
 from pnml.bench.memory import watched_memory
 from pnml.bench.methods import ALL_METHODS, GROUPS, MethodFailedError, Outputs, View
-from pnml.bench.results import Result, Scores, environment, save_result
+from pnml.bench.results import Result, Run, Scores, current_time, start_run
+from pnml.bench.store import ResultStore
 from pnml.metrics import evaluate
 
 CPU = torch.device("cpu")
 
 
 class Stored(View):
-    """A view whose outputs are known already."""
+    """A view with stored outputs."""
 
     def __init__(self, network: Any, embeddings: Tensor, labels: Tensor | None = None) -> None:
         super().__init__(network, SimpleNamespace(labels=None if labels is None else labels.numpy()))  # type: ignore[arg-type]
@@ -40,7 +40,7 @@ class Stored(View):
 
 
 class Head(nn.Module):
-    """As much of a network as methods on embeddings need."""
+    """The part of a network that methods on embeddings use."""
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
         super().__init__()
@@ -48,7 +48,8 @@ class Head(nn.Module):
         self.head.weight.data, self.head.bias.data = weight, bias
 
 
-def run(path: Path, out: Path) -> None:
+def measure(path: Path, study: str, store: ResultStore, run: Run) -> None:
+    """Append the results of every method on one file."""
     with safe_open(path, "pt") as file:
         held = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         about = file.metadata()
@@ -56,13 +57,13 @@ def run(path: Path, out: Path) -> None:
     network = Head(held["weight"], held["bias"]).eval()
     train, test = (Stored(network, held[name], held[f"{name}_labels"]) for name in ("train", "test"))
     oods = {name.removeprefix("ood/"): Stored(network, rows) for name, rows in held.items() if name.startswith("ood/")}
-    unused = Detector(held["weight"], held["bias"], embedding_scale="paper").fit(held["train"])
+    paper = Detector(held["weight"], held["bias"], embedding_scale="paper").fit(held["train"])
     for name in GROUPS["peers"]:
-        try:  # a peer that fails leaves its place empty
+        try:  # a peer that fails has no result
             method = ALL_METHODS[name]()
             with watched_memory(CPU) as fitting:
                 began = perf_counter()
-                method.fit(train, unused)
+                method.fit(train, paper)
                 fit_seconds = perf_counter() - began
             inside = method.score(test)
             for ood, view in oods.items():
@@ -76,21 +77,19 @@ def run(path: Path, out: Path) -> None:
                     ind=ind,
                     ood=ood,
                     method=name,
+                    study=study,
                     checkpoint=Path(about["checkpoint"]).name,
                     scores=Scores(evaluate(inside, outside)),
                     counts={"train": len(train), "ind": len(test), "ood": len(view)},
-                    settings={
-                        "method": [method.settings],
-                        "memory": {"bytes": fitting.then(scoring), "on": "cpu"},
-                        "accuracy": float(about["accuracy"]),
-                    },
+                    accuracy=float(about["accuracy"]),
+                    memory_bytes=fitting.then(scoring),
+                    memory_device="cpu",
+                    settings={"method": [method.settings]},
                     seconds={"method_fit": fit_seconds, "score": seconds},
-                    command=f"python research/leaderboard.py {path.name}",
-                    versions=environment(),
-                    device=f"cpu: {environment()['cpu']}",
-                    date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+                    date=current_time(),
+                    run=run,
                 )
-                save_result(result, out)
+                store.append(result)
         except MethodFailedError as error:  # noqa: PERF203
             print(f"{path.stem}, {name}: {error}")
 
@@ -98,10 +97,13 @@ def run(path: Path, out: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", type=Path)
-    parser.add_argument("--out", type=Path, default=Path("results/other"))
+    parser.add_argument("--study", required=True)
+    parser.add_argument("--out", type=Path, default=Path("results"))
     args = parser.parse_args()
+    command = f"python research/leaderboard.py {{model}}_{{ind}}.safetensors --study {args.study}"
+    run = start_run(command, f"cpu: {environment()['cpu']}")
     for path in args.files:
-        run(path, args.out)
+        measure(path, args.study, ResultStore(args.out), run)
 
 
 if __name__ == "__main__":

