@@ -26,8 +26,8 @@ def list_sets() -> None:
 
     Example: `PNML_DATA=~/data pnml data list`
     """
-    table = Table("name", "what", "images", title="Image sets")
-    for header in ("where", "how to get it"):
+    table = Table("name", "description", "images", title="Image sets")
+    for header in ("location", "how to get it"):
         table.add_column(header, overflow="fold")
     for source in SETS.values():
         counts = ", ".join(f"{count:,} {split}" for split, count in source.counts.items())

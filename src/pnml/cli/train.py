@@ -44,7 +44,7 @@ def train(
         list[str] | None,
         typer.Option(
             help="The outliers for --tune, may be repeated: a set's name, a folder of images, or `transformed` for "
-            "training images with shuffled patches, noise, inverted or scaled colours, or rotated."
+            "training images that are shuffled in patches, noisy, inverted, or rotated and recoloured."
         ),
     ] = None,
     limit: Annotated[
@@ -54,7 +54,7 @@ def train(
     device: Annotated[str | None, typer.Option(help="cpu, cuda, ...; by default a GPU if available.")] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="The .safetensors file to write; by default runs/MODEL_DATASET.safetensors."),
+        typer.Option(help="The .safetensors file to write; by default named after the recipe, in runs/."),
     ] = None,
 ) -> None:
     """Train a network with its recipe, test it, and write it with its test accuracy.

@@ -15,9 +15,9 @@ N = 12
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def generated_sets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with every set, twelve images each; tests must not change it."""
-    root = tmp_path_factory.mktemp("made")
+    root = tmp_path_factory.mktemp("sets")
     make_all(root, N)
     return root
 
@@ -31,7 +31,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def data_folder(made: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def data_folder(generated_sets: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Set PNML_DATA to the generated sets."""
-    monkeypatch.setenv("PNML_DATA", str(made))
-    return made
+    monkeypatch.setenv("PNML_DATA", str(generated_sets))
+    return generated_sets

@@ -54,9 +54,7 @@ def test_help_has_examples() -> None:
         assert f"pnml data {command}" in output
 
 
-def test_list_shows_location_and_how_to_get(
-    made: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_list_shows_location_and_how_to_get(cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     make_cifar10(tmp_path, 2)
     make_odin(tmp_path, 2)
     make_svhn(tmp_path, 2)

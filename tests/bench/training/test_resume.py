@@ -47,7 +47,7 @@ def metadata_without_date(path: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
-    return run(tmp_path_factory.mktemp("whole") / "net.safetensors", save_every=0.0)
+    return run(tmp_path_factory.mktemp("uninterrupted") / "net.safetensors", save_every=0.0)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_dropout_and_outliers_are_resumed(model: str, uninterrupted: TrainingRes
     more: dict[str, Any] = {"model": model, "save_every": 0.0}
     if model == "resnet-20":
         more |= {"start": uninterrupted.network, "outliers": [outlier_set(), "transformed"]}
-    expected = run(tmp_path / "whole.safetensors", **more)
+    expected = run(tmp_path / "expected.safetensors", **more)
     with pytest.raises(Interrupted):
         run(tmp_path / "net.safetensors", **more, report=stop_at(2, STEPS))
     assert same_weights(run(tmp_path / "net.safetensors", **more).network, expected.network)
@@ -133,7 +133,7 @@ def test_damaged_partial_file_raises(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_gpu_training_resumes(tmp_path: Path) -> None:
-    expected = run(tmp_path / "whole.safetensors", device="cuda")
+    expected = run(tmp_path / "expected.safetensors", device="cuda")
     with pytest.raises(Interrupted):
         run(tmp_path / "net.safetensors", device="cuda", save_every=0.0, report=stop_at(2, STEPS))
     assert same_weights(run(tmp_path / "net.safetensors", device="cuda").network, expected.network)

@@ -98,7 +98,7 @@ def test_load_reads_state_dict_with_version_metadata(network: zoo.Network, tmp_p
 
 
 def test_save_without_architecture_raises(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"made by zoo\.create or zoo\.load"):
+    with pytest.raises(ValueError, match=r"network of zoo\.create or zoo\.load"):
         zoo.save(zoo.ARCHITECTURES["resnet-20"](10), tmp_path / "it.safetensors")
     assert list(tmp_path.iterdir()) == []
 

@@ -77,8 +77,8 @@ def train(
         device: "cpu", "cuda", ...; by default a GPU if available.
         seed: seed for initial weights, order and augmentation of the images, dropout, and outliers.
         start: a trained network to tune, not modified; random weights by default.
-        outliers: for recipes with a penalty: sets of the same image size, or "transformed" for training images with
-            shuffled patches, noise, inverted or scaled colours, or rotated.
+        outliers: for recipes with a penalty: sets of the same image size, or "transformed" for training images that
+            are shuffled in patches, noisy, inverted, or rotated and recoloured.
         report: called with the progress after every batch, such as :func:`pnml.bench.training.log_epochs`.
         save_every: minimum number of seconds between saves of the unfinished training, at the end of an epoch.
 

@@ -80,7 +80,7 @@ def save(network: Network, path: str | os.PathLike[str], *, extra: dict[str, str
     ``extra`` is added to the file's metadata.
     """
     if network.architecture is None:
-        raise ValueError("expected a network made by zoo.create or zoo.load, which know their architecture")
+        raise ValueError("expected a network of zoo.create or zoo.load, which set its architecture")
     metadata = {
         **(extra or {}),
         "architecture": network.architecture,
