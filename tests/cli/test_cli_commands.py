@@ -1,8 +1,7 @@
-"""fit, calibrate, score and inspect on embeddings, against the library called by hand."""
+"""fit, calibrate, score and inspect on embeddings, compared with the library."""
 
 from __future__ import annotations
 
-import math
 import subprocess
 import sys
 import weakref
@@ -12,16 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 import pnml.io.embeddings
 from pnml import Correlation, Detector, Subspace
 from pnml.cli._spectrum import draw, effective_rank
-from pnml.cli._tally import Tally
 from pnml.io.embeddings import EmbeddingFile
-from pnml.io.parts import Part
 
 from .cli_files import CLASSES, FEATURES, Files, make_files, number_after, run, succeeds, table_of
 
@@ -31,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pnml.io.chunk import Chunk
+    from pnml.io.source import Chunk
 
 
 @pytest.fixture
@@ -42,7 +39,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
 
 @pytest.mark.parametrize("scale", ["auto", "paper", "natural"])
 @pytest.mark.parametrize("head_suffix", [".npz", ".safetensors"])
-def test_fit_gives_the_detector_of_all_rows(scale: Any, head_suffix: str, files: Files) -> None:
+def test_fit_writes_the_detector_of_all_rows(scale: Any, head_suffix: str, files: Files) -> None:
     save_file({"weight": files.weight, "bias": files.bias}, files / "head.safetensors")
     head, out = files / f"head{head_suffix}", files / "new folder" / "detector.safetensors"
     words = ("fit", "--embeddings", files / "train.npy", "--head", head, "--out", out, "--embedding-scale", scale)
@@ -63,11 +60,11 @@ def test_fit_gives_the_detector_of_all_rows(scale: Any, head_suffix: str, files:
     assert f"classes   {CLASSES}" in said
 
 
-def test_fit_scales_as_the_detector_does_unless_told(files: Files) -> None:
+def test_fit_scales_embeddings_automatically_by_default(files: Files) -> None:
     assert Detector.load(files.fitted()).embedding_scale == Detector(files.weight).embedding_scale == "auto"
 
 
-def test_fit_without_a_bias_means_zeros(files: Files) -> None:
+def test_fit_without_a_bias_uses_zeros(files: Files) -> None:
     np.savez(files / "bare.npz", weight=files.weight)
     out = files / "detector.safetensors"
     succeeds("fit", "--embeddings", files / "train.npy", "--head", files / "bare.npz", "--out", out)
@@ -82,7 +79,7 @@ def spy(method: Callable[..., Any], seen: list[int]) -> Callable[..., Any]:
     return wrapped
 
 
-def test_reading_is_chunked(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_embeddings_are_read_in_chunks(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
     for owner, name in ((Correlation, "update"), (Detector, "score"), (Detector, "__call__")):
         monkeypatch.setattr(owner, name, spy(getattr(owner, name), seen))
@@ -92,7 +89,7 @@ def test_reading_is_chunked(files: Files, monkeypatch: pytest.MonkeyPatch) -> No
     assert sum(seen) == len(files.train) + len(files.held) + len(files.new)
 
 
-def test_no_more_than_two_chunks_are_held_at_once(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_most_two_chunks_are_in_memory(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     path, plain = files.fitted(), EmbeddingFile.chunks
     alive: list[int] = []
 
@@ -131,7 +128,7 @@ def test_calibrate_writes_the_threshold_of_all_scores(leave_one_out: bool, files
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])
 @pytest.mark.parametrize("calibrated", [True, False])
-def test_score_writes_what_the_detector_says(suffix: str, calibrated: bool, files: Files) -> None:  # noqa: FBT001
+def test_score_writes_what_the_detector_computes(suffix: str, calibrated: bool, files: Files) -> None:  # noqa: FBT001
     path, out = files.fitted(calibrated=calibrated), files / "deep" / f"scores{suffix}"
     said = succeeds("score", path, "--embeddings", files / "new.npy", "--out", out)
     table = table_of(out)
@@ -144,7 +141,7 @@ def test_score_writes_what_the_detector_says(suffix: str, calibrated: bool, file
         np.testing.assert_allclose(table[name], expected[name], rtol=1e-5, atol=1e-7)
     assert sorted(file.name for file in out.parent.iterdir()) == [out.name]
     assert f"scored 100 rows of {files / 'new.npy'} into {out}" in said
-    for word, share in {"least": 0, "median": 0.5, "most": 1}.items():
+    for word, share in {"min": 0, "median": 0.5, "max": 1}.items():
         regret = np.quantile(expected["regret"], share, method="inverted_cdf")
         assert number_after(word, said) == pytest.approx(regret, abs=1e-5, rel=1e-3)
     assert (f"{expected['is_ood'].sum()} (" if calibrated else "no threshold is set") in said
@@ -158,16 +155,18 @@ def test_score_keeps_the_ids_of_the_file(files: Files) -> None:
     assert table_of(files / "scores.parquet")["id"] == names
 
 
-def test_inspect_says_what_the_file_holds(files: Files) -> None:
+def test_inspect_prints_what_the_file_holds(files: Files) -> None:
     path = files.fitted()
     said = succeeds("inspect", path)
-    assert "pnml.core.detector 1, written by pnml" in said
+    assert "pnml.detector 1, written by pnml" in said
     assert f"{FEATURES} features to {CLASSES} classes, digest {Detector.load(path).head_digest[:12]}" in said
     assert "fitted on  300 rows of mean norm" in said
     assert f"rank       5 of {FEATURES}" in said
     length, mean_norm = Detector.load(path).embedding_length, np.linalg.norm(files.train, axis=1).mean()
-    scale = f"scale      auto: embeddings are made {length:.6g} long, {length / mean_norm:.2f} of their mean norm\n"
-    assert f"{scale}           0.5% of labels might be any\nrank" in said
+    scale = (
+        f"scale      auto: embeddings are scaled to norm {length:.6g}, {length / mean_norm:.2f} of their mean norm\n"
+    )
+    assert f"{scale}           assumes 0.5% of labels are random\nrank" in said
     assert "threshold  none: pnml calibrate sets one" in said
     assert "█████×××" in said
     succeeds("calibrate", path, "--embeddings", files / "held.npy")
@@ -177,7 +176,7 @@ def test_inspect_says_what_the_file_holds(files: Files) -> None:
 
 
 @pytest.mark.parametrize("scale", ["paper", "natural"])
-def test_inspect_names_the_other_scales(scale: Any, files: Files) -> None:
+def test_inspect_prints_the_other_scales(scale: Any, files: Files) -> None:
     Detector(files.weight, files.bias, embedding_scale=scale).fit(files.train).save(files / "detector.safetensors")
     assert f"scale      {scale}\nrank" in succeeds("inspect", files / "detector.safetensors")
 
@@ -191,7 +190,7 @@ def test_effective_rank_counts_equal_directions(counts: list[int]) -> None:
 @given(
     exponents=st.lists(st.floats(-9, 0), min_size=1, max_size=40), unseen=st.integers(0, 5), width=st.integers(8, 30)
 )
-def test_the_drawing_falls_from_left_to_right(exponents: list[float], unseen: int, width: int) -> None:
+def test_drawing_of_the_spectrum_falls_from_left_to_right(exponents: list[float], unseen: int, width: int) -> None:
     values = np.array([10.0**exponent for exponent in sorted(exponents, reverse=True)] + [0.0] * unseen)
     lines = draw(Subspace(values, np.eye(len(values)), count=1), width)
     columns = min(width, len(values))
@@ -202,26 +201,6 @@ def test_the_drawing_falls_from_left_to_right(exponents: list[float], unseen: in
     assert seen[0] == 8 * len(bars)
     assert min(seen) >= 7
     assert ("×" in bars[-1]) == (bars[-1][-1] == "×")
-
-
-@settings(max_examples=25)
-@given(
-    regret=st.lists(st.floats(0, math.log(3)), min_size=1, max_size=50), share=st.floats(0, 1), cut=st.integers(0, 50)
-)
-def test_quantiles_are_those_of_all_rows(regret: list[float], share: float, cut: int) -> None:
-    tally = Tally(3)
-    for rows in (regret[:cut], [], regret[cut:]):
-        columns: dict[str, NDArray[np.float64]] = {"regret": np.array(rows)} if rows else {}
-        tally.add(Part(dict(columns), []))
-    assert tally.rows == len(regret)
-    expected = sorted(regret)[max(0, math.ceil(share * len(regret)) - 1)]
-    assert tally.quantile(share) == pytest.approx(expected, abs=2e-6)
-
-
-def test_one_class_has_no_regret() -> None:
-    tally = Tally(1)
-    tally.add(Part({"regret": np.zeros(3)}, []))
-    assert tally.quantile(0.5) == 0
 
 
 @pytest.mark.parametrize("command", ["fit", "calibrate", "score", "export", "inspect"])

@@ -1,4 +1,4 @@
-"""``pnml export``: the graph says what ``pnml score`` says."""
+"""``pnml export``: the graph computes what ``pnml score`` computes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_graph_says_what_score_says(folder: Path) -> None:
+def test_graph_computes_what_score_computes(folder: Path) -> None:
     succeeds("calibrate", "detector.safetensors", *MODEL, "--images", "train", "--leave-one-out")
     words = ("export", "detector.safetensors", *MODEL, "--example-shape", f"3,{SIDE},{SIDE}")
     said = succeeds(*words, "--out", "out/graph.onnx")
@@ -51,21 +51,21 @@ def test_the_graph_says_what_score_says(folder: Path) -> None:
         np.testing.assert_allclose(outputs[name], table[name], atol=1e-5)
 
 
-def test_what_is_exported_without_a_threshold_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_export_without_a_threshold_prints_a_note(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shapes = []
     monkeypatch.setattr(pnml.pytorch.export, "export_onnx", lambda guard, example, path: shapes.append(example.shape))
     said = succeeds("export", "detector.safetensors", *MODEL, "--example-shape", "3,4,4", "--out", "graph.onnx")
-    assert "to logits, probabilities, regret\nno threshold is set, so the graph decides nothing" in said
+    assert "to logits, probabilities, regret\nno threshold is set, so the graph has no p_value and is_ood" in said
     assert [tuple(shape[1:]) for shape in shapes] == [(3, 4, 4)]
 
 
-def test_what_cannot_be_exported_is_said(folder: Path) -> None:
+def test_model_that_cannot_be_exported_is_refused(folder: Path) -> None:
     words = ("export", "detector.safetensors", *MODEL, "--out", "graph.onnx")
     assert "the model cannot be exported with inputs of shape (7,)" in fails(*words, "--example-shape", "7")
     assert not (folder / "graph.onnx").exists()
 
 
-def test_a_detector_of_another_model_is_not_exported(folder: Path) -> None:
+def test_detector_of_another_model_is_not_exported(folder: Path) -> None:
     state = load_file(folder / "model.safetensors")
     state["3.bias"] += 1
     save_file(state, folder / "model.safetensors")

@@ -1,4 +1,4 @@
-"""fit, calibrate and score on images and a model, in folders and in parquet files."""
+"""fit, calibrate and score on images in folders and in parquet files."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_fit_calibrate_and_score_agree_with_the_guard(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("struct", [True, False])
-def test_a_parquet_of_images_gives_what_the_folder_gives(struct: bool, folder: Path) -> None:  # noqa: FBT001
+def test_parquet_of_images_gives_the_scores_of_the_folder(struct: bool, folder: Path) -> None:  # noqa: FBT001
     path = fitted_on_images(folder)
     words = ("score", path, *MODEL, *PREPARED, "--batch-size", "8")
     succeeds(*words, "--images", "new", "--out", "folder.csv")
@@ -116,38 +116,38 @@ def test_images_that_do_not_decode_are_skipped_and_listed(folder: Path) -> None:
         assert "1 of 50 images do not decode and were skipped:\n  0003.png" in said.stderr
 
 
-def test_images_skipped_before_a_kill_are_still_listed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_skipped_before_a_kill_are_listed_after_resuming(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = fitted_on_images(folder)
     bad = spoil(folder / "new", 2, 18)
     words = ("score", path, *MODEL, *PREPARED, "--images", "new", "--batch-size", "1", "--out", "scores.csv")
     with monkeypatch.context() as patch:
-        stop_after(1, patch, OSError("pulled the plug"))
-        assert "pulled the plug" in fails(*words)
+        stop_after(1, patch, OSError("power failure"))
+        assert "power failure" in fails(*words)
     result = run(*words)
-    assert "going on at row 16 of 20" in result.stderr
+    assert "resuming: 16 of 20 rows are scored already" in result.stderr
     assert "2 of 20 images do not decode and were skipped:\n  0002.png\n  0018.png" in result.stderr
     names = sorted(file.name for file in (folder / "new").iterdir())
     assert table_of(folder / "scores.csv")["id"] == [name for name in names if name not in bad]
 
 
 @pytest.mark.parametrize("change", ["--strict", "--size=4", "--mean=0.5"])
-def test_a_run_does_not_go_on_with_other_options(change: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_is_not_resumed_with_other_options(change: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ("score", fitted_on_images(folder), *MODEL, "--images", "new", "--batch-size", "1", "--out", "scores.csv")
     with monkeypatch.context() as patch:
-        stop_after(1, patch, OSError("pulled the plug"))
+        stop_after(1, patch, OSError("power failure"))
         fails(*words)
-    assert "holds the beginning of another run" in fails(*words, change)
+    assert "belongs to another run" in fails(*words, change)
     (folder / "new" / "0020.png").write_bytes((folder / "new" / "0000.png").read_bytes())
-    assert "the input has changed since" in fails(*words)
+    assert "the input and the ranges changed" in fails(*words)
 
 
-def test_an_empty_parquet_is_refused(folder: Path) -> None:
+def test_empty_parquet_is_refused(folder: Path) -> None:
     pq.write_table(pa.table({"image": pa.array([], pa.binary())}), folder / "none.parquet")
     words = ("fit", *MODEL, "--images", "none.parquet", "--out", "other.safetensors")
     assert "none.parquet is empty: no images to read" in fails(*words)
 
 
-def test_nothing_but_broken_images_is_an_error(folder: Path) -> None:
+def test_input_without_a_decodable_image_is_refused(folder: Path) -> None:
     path = fitted_on_images(folder)
     spoil(folder / "new", *range(20))
     for words in (
@@ -169,7 +169,7 @@ def test_empty_cells_of_a_parquet_are_skipped(folder: Path) -> None:
     assert table_of(folder / "scores.csv")["id"] == [0, 2]
 
 
-def test_an_image_the_model_makes_no_number_of_is_named(folder: Path) -> None:
+def test_image_with_nan_embedding_is_named(folder: Path) -> None:
     weights = network().state_dict()
     weights["1.weight"][0, 0] = float("nan")
     save_file(weights, folder / "broken.safetensors")
@@ -178,7 +178,7 @@ def test_an_image_the_model_makes_no_number_of_is_named(folder: Path) -> None:
     assert "row 0 of train, counted from 0 (id 0000.png), holds nan in column 0" in said
 
 
-def test_images_are_resized_as_pillow_does_it(folder: Path) -> None:
+def test_images_are_resized_as_pillow_resizes(folder: Path) -> None:
     big = Image.fromarray(np.random.default_rng(3).integers(0, 256, (9, 7, 3), dtype=np.uint8))
     stream = io.BytesIO()
     big.save(stream, "PNG")
@@ -189,7 +189,7 @@ def test_images_are_resized_as_pillow_does_it(folder: Path) -> None:
     torch.testing.assert_close(preparation.batch([image]), prepared(expected[None]))
 
 
-def test_images_of_different_sizes_need_a_size(folder: Path) -> None:
+def test_images_of_different_sizes_require_size(folder: Path) -> None:
     Image.new("L", (6, 5)).save(folder / "new" / "odd.png")
     path = fitted_on_images(folder)
     words = ("score", path, *MODEL, "--images", "new", "--out", "scores.csv")

@@ -1,4 +1,4 @@
-"""Models named on the command line: factories, transforms, weights and heads, good and bad."""
+"""Models on the command line: factories, transforms, weights and heads."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def transformed(folder: Path) -> Path:
     return folder
 
 
-def test_a_factory_may_bring_its_transform(transformed: Path) -> None:
+def test_transform_of_the_factory_is_used(transformed: Path) -> None:
     model = ("--model", "made_with_transform:with_transform", "--weights", "model.safetensors")
     words = ("fit", *model, "--images", "train", "--out", "own.safetensors")
     succeeds(*words)
@@ -82,14 +82,14 @@ def test_a_factory_may_bring_its_transform(transformed: Path) -> None:
 
 
 @pytest.mark.parametrize("factory", ["in_double_precision", "Compiled"])
-def test_models_of_other_kinds(factory: str, transformed: Path) -> None:
+def test_double_precision_and_compiled_models_are_scored(factory: str, transformed: Path) -> None:
     words = ("--model", f"made_with_transform:{factory}", "--weights", "model.safetensors", "--images", "train")
     succeeds("fit", *words, "--out", "detector.safetensors")
     succeeds("score", "detector.safetensors", *words, "--out", "scores.csv")
     assert len(table_of(transformed / "scores.csv")["id"]) == 200
 
 
-def test_weights_may_be_the_factorys_own(transformed: Path) -> None:
+def test_load_model_without_weights_keeps_those_of_the_factory(transformed: Path) -> None:
     model, transform = load_model("torch.nn:Identity", None)
     assert transform is None
     assert isinstance(model, nn.Identity)
@@ -109,12 +109,12 @@ BAD_MODELS = [
 
 
 @pytest.mark.parametrize(("model", "message"), BAD_MODELS)
-def test_bad_models_are_named_with_what_is_wrong(model: str, message: str, transformed: Path) -> None:
+def test_bad_models_are_refused_with_the_reason(model: str, message: str, transformed: Path) -> None:
     assert message in fails("fit", "--model", model, "--images", "train", "--out", "other.safetensors")
     assert not (transformed / "other.safetensors").exists()
 
 
-def test_the_head_can_be_named(transformed: Path) -> None:
+def test_head_layer_selects_the_last_layer(transformed: Path) -> None:
     torch.manual_seed(0)
     layer = nn.Linear(48, 3)
     save_file({f"fc.{name}": value for name, value in layer.state_dict().items()}, transformed / "fc.safetensors")
@@ -128,12 +128,12 @@ def test_the_head_can_be_named(transformed: Path) -> None:
     assert "head 'other' is no nn.Linear of the model" in fails(*words, "--head-layer", "other")
 
 
-def test_images_of_the_wrong_size_are_the_models_complaint(folder: Path) -> None:
+def test_images_of_the_wrong_size_print_the_error_of_the_model(folder: Path) -> None:
     said = fails("fit", *MODEL, "--images", "train", "--size", 5, "--out", "other.safetensors")
     assert "the model fails on a batch of shape (128, 3, 5, 5): mat1 and mat2" in said
 
 
-def test_a_detector_of_another_head_is_refused(folder: Path) -> None:
+def test_detector_of_another_head_is_refused(folder: Path) -> None:
     path = fitted_on_images(folder)
     before = path.read_bytes()
     state = network().state_dict()
@@ -161,7 +161,7 @@ def test_weights_that_do_not_fit_are_refused(change: Any, message: str, folder: 
     assert message in fails("fit", *MODEL, "--images", "train", "--out", "other.safetensors")
 
 
-def test_weights_that_are_no_weights_are_refused(folder: Path) -> None:
+def test_unreadable_weights_are_refused(folder: Path) -> None:
     (folder / "model.safetensors").write_bytes(b"garbage" * 9)
     said = fails("fit", *MODEL, "--images", "train", "--out", "other.safetensors")
     assert "model.safetensors is no whole safetensors file" in said

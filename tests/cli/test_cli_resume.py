@@ -1,9 +1,8 @@
-"""Scoring goes on where it was stopped: killed, out of disk, or while the parts were being joined."""
+"""Scoring is resumed after a kill, a full disk, or a failure while the parts are joined."""
 
 from __future__ import annotations
 
 import errno
-import json
 import os
 import signal
 import subprocess
@@ -18,7 +17,6 @@ import pytest
 
 import pnml.io.embeddings
 from pnml import Detector
-from pnml.io.parts import Part, Parts
 
 from .cli_files import FEATURES, Files, fails, make_files, run, stop_after, succeeds, table_of
 
@@ -65,7 +63,7 @@ def start(files: Files, out: Path, pause: float) -> subprocess.Popen[str]:
     )
 
 
-def test_a_killed_run_goes_on_without_losing_or_doubling_a_row(files: Files) -> None:
+def test_killed_run_is_resumed_without_losing_or_doubling_a_row(files: Files) -> None:
     detector, out, parts = files.fitted(calibrated=True), files / "scores.csv", files / "scores.csv.parts"
     for wanted in (1, 4):
         process = start(files, out, pause=0.005)
@@ -76,12 +74,12 @@ def test_a_killed_run_goes_on_without_losing_or_doubling_a_row(files: Files) -> 
         process.communicate()
         assert process.returncode == -signal.SIGKILL
         assert not out.exists()
-    done = max(int(file.stem.split("-")[1]) for file in parts.glob("*.npz"))
+    done = max(int(file.stem.split("-")[2]) for file in parts.glob("*.npz"))
     assert 4 * PART_ROWS <= done < 1000
     process = start(files, out, pause=0)
     _, said = process.communicate()
     assert process.returncode == 0, said
-    assert f"going on at row {done} of 1,000" in said
+    assert f"resuming: {done} of 1,000 rows are scored already" in said
     assert not parts.exists()
     table = table_of(out)
     assert table["id"] == list(range(1000))
@@ -93,13 +91,13 @@ def files_in(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
 
 
-def test_a_full_disk_leaves_whole_parts_and_the_run_goes_on(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_leaves_whole_parts_and_the_run_is_resumed(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     detector, out = files.fitted(), files / "out" / "scores.csv"
     words = ("score", detector, "--embeddings", files / "many.npy", "--out", out)
     with monkeypatch.context() as patch:
         stop_after(2, patch, OSError(errno.ENOSPC, "No space left on device"))
         assert "the disk is full" in fails(*words)
-    left = ["000000000000-000000000112.npz", "000000000112-000000000224.npz", "manifest.json"]
+    left = ["_manifest.json", "rows-000000000000-000000000112.npz", "rows-000000000112-000000000224.npz"]
     assert files_in(out.parent) == ["scores.csv.parts", *(f"scores.csv.parts/{name}" for name in left)]
     rows: list[int] = []
     monkeypatch.setattr(Detector, "__call__", counted(Detector.__call__, rows))
@@ -116,7 +114,7 @@ def counted(method: Callable[..., Any], rows: list[int]) -> Callable[..., Any]:
     return call
 
 
-def test_a_disk_full_while_joining_leaves_no_half_table(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disk_full_while_joining_leaves_no_partial_table(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     detector, out = files.fitted(), files / "out" / "scores.parquet"
     words = ("score", detector, "--embeddings", files / "many.npy", "--out", out)
     plain = pq.ParquetWriter.write_table
@@ -133,7 +131,7 @@ def test_a_disk_full_while_joining_leaves_no_half_table(files: Files, monkeypatc
     assert {Path(name).suffix for name in files_in(out.parent)} == {".parts", ".npz", ".json"}
     monkeypatch.setattr(Detector, "__call__", None)  # nothing is left to score
     result = run(*words)
-    assert "going on at row 1,000 of 1,000" in result.stderr
+    assert "resuming: 1,000 of 1,000 rows are scored already" in result.stderr
     assert table_of(out)["id"] == list(range(1000))
     assert files_in(out.parent) == ["scores.parquet"]
 
@@ -143,8 +141,8 @@ def stopped(files: Files, monkeypatch: pytest.MonkeyPatch) -> tuple[Files, tuple
     """A run stopped after two parts, and its command."""
     words = ("score", files.fitted(), "--embeddings", files / "many.npy", "--out", files / "scores.csv")
     with monkeypatch.context() as patch:
-        stop_after(2, patch, OSError("pulled the plug"))
-        assert "pulled the plug" in fails(*words)
+        stop_after(2, patch, OSError("power failure"))
+        assert "power failure" in fails(*words)
     return files, words
 
 
@@ -164,13 +162,14 @@ def calibrate_detector(files: Files) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "what"), [(touch_input, "input"), (shorten_input, "input"), (calibrate_detector, "detector")]
+    ("change", "what"),
+    [(touch_input, "input"), (shorten_input, "input and the ranges"), (calibrate_detector, "detector")],
 )
-def test_a_change_in_between_is_refused(change: Callable[[Files], None], what: str, stopped: Stopped) -> None:
+def test_changed_input_or_detector_is_refused(change: Callable[[Files], None], what: str, stopped: Stopped) -> None:
     files, words = stopped
     change(files)
     before = files_in(files.folder)
-    assert f"the {what} has changed since. Put it back to go on, or start over with --restart" in fails(*words)
+    assert f"the {what} changed. Undo the change to resume, or start over with --restart" in fails(*words)
     assert files_in(files.folder) == before
     succeeds(*words, "--restart")
     rows = np.load(files / "many.npy")
@@ -178,48 +177,51 @@ def test_a_change_in_between_is_refused(change: Callable[[Files], None], what: s
     np.testing.assert_allclose(table_of(files / "scores.csv")["regret"], regret, rtol=1e-5)
 
 
-def test_leftovers_of_a_killed_writer_are_no_parts(stopped: Stopped) -> None:
+def test_leftovers_of_a_killed_writer_are_ignored_and_deleted(stopped: Stopped) -> None:
     files, words = stopped
-    (files / "scores.csv.parts" / ".000000000224-000000000336.npz.1.partial").write_bytes(b"half")
+    (files / "scores.csv.parts" / ".rows-000000000224-000000000336.npz.1.partial").write_bytes(b"half")
     succeeds(*words)
     assert table_of(files / "scores.csv")["id"] == list(range(1000))
     assert not (files / "scores.csv.parts").exists()
 
 
-def lose_a_part(folder: Path) -> None:
-    (folder / "000000000000-000000000112.npz").unlink()
+def lose_part(part: Path) -> None:
+    part.unlink()
 
 
-def empty_a_part(folder: Path) -> None:
-    (folder / "000000000112-000000000224.npz").write_bytes(b"")
+def empty_part(part: Path) -> None:
+    part.write_bytes(b"")
 
 
-def cut_a_part(folder: Path) -> None:
-    path = folder / "000000000112-000000000224.npz"
-    path.write_bytes(path.read_bytes()[:300])
+def truncate_part(part: Path) -> None:
+    part.write_bytes(part.read_bytes()[:300])
 
 
-def spoil_a_part(folder: Path) -> None:
-    path = folder / "000000000112-000000000224.npz"
-    content = bytearray(path.read_bytes())
+def overwrite_part(part: Path) -> None:
+    content = bytearray(part.read_bytes())
     content[200:400] = bytes(200)
-    path.write_bytes(content)
+    part.write_bytes(content)
 
 
-def spoil_the_manifest(folder: Path) -> None:
-    (folder / "manifest.json").write_text("{")
-
-
-def replace_the_manifest(folder: Path) -> None:
-    (folder / "manifest.json").write_text("[]")
-
-
-@pytest.mark.parametrize(
-    "damage", [lose_a_part, empty_a_part, cut_a_part, spoil_a_part, spoil_the_manifest, replace_the_manifest]
-)
-def test_damage_is_noticed(damage: Callable[[Path], None], stopped: Stopped) -> None:
+@pytest.mark.parametrize("damage", [lose_part, empty_part, truncate_part, overwrite_part])
+def test_rows_of_a_damaged_part_are_scored_again(
+    damage: Callable[[Path], None], stopped: Stopped, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files, words = stopped
-    damage(files / "scores.csv.parts")
+    damage(files / "scores.csv.parts" / "rows-000000000000-000000000112.npz")
+    rows: list[int] = []
+    monkeypatch.setattr(Detector, "__call__", counted(Detector.__call__, rows))
+    succeeds(*words)
+    assert sum(rows) == 1000 - PART_ROWS
+    whole = files / "whole.csv"
+    succeeds(*words[:-1], whole)
+    assert (files / "scores.csv").read_bytes() == whole.read_bytes()
+
+
+@pytest.mark.parametrize("content", ["{", "[1]"])
+def test_damaged_manifest_is_refused(content: str, stopped: Stopped) -> None:
+    files, words = stopped
+    (files / "scores.csv.parts" / "_manifest.json").write_text(content)
     said = fails(*words)
     assert "damaged" in said
     assert "start over with --restart" in said
@@ -228,48 +230,25 @@ def test_damage_is_noticed(damage: Callable[[Path], None], stopped: Stopped) -> 
     assert table_of(files / "scores.csv")["id"] == list(range(1000))
 
 
-def test_a_run_killed_while_it_tidies_up_can_be_run_again(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_killed_while_it_deletes_parts_can_be_run_again(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ("score", files.fitted(), "--embeddings", files / "many.npy", "--out", files / "scores.csv")
     plain, removed = Path.unlink, iter(range(1000))
 
     def unlink(self: Path, *, missing_ok: bool = False) -> None:
         if not missing_ok and next(removed) == 4:
-            raise OSError("pulled the plug")
+            raise OSError("power failure")
         plain(self, missing_ok=missing_ok)
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "unlink", unlink)
-        assert "pulled the plug" in fails(*words)
+        assert "power failure" in fails(*words)
     first = table_of(files / "scores.csv")
     succeeds(*words)
     assert table_of(files / "scores.csv") == first
     assert not (files / "scores.csv.parts").exists()
 
 
-def test_an_input_that_fills_its_parts_exactly(files: Files) -> None:
+def test_input_that_fills_its_parts_exactly_is_scored(files: Files) -> None:
     np.save(files / "many.npy", np.load(files / "many.npy")[: 2 * PART_ROWS])
     succeeds("score", files.fitted(), "--embeddings", files / "many.npy", "--out", files / "scores.csv")
     assert table_of(files / "scores.csv")["id"] == list(range(2 * PART_ROWS))
-
-
-@pytest.mark.parametrize("restart", [False, True])
-def test_a_folder_of_something_else_is_left_alone(restart: bool, tmp_path: Path) -> None:  # noqa: FBT001
-    folder = tmp_path / "scores.csv.parts"
-    folder.mkdir()
-    (folder / "precious.txt").write_text("mine")
-    with pytest.raises(ValueError, match="was not written by pnml score: move it"):
-        Parts(tmp_path / "scores.csv").begin({}, restart=restart)
-    assert files_in(folder) == ["precious.txt"]
-
-
-def test_a_run_killed_before_its_manifest_starts_afresh(tmp_path: Path) -> None:
-    folder = tmp_path / "scores.csv.parts"
-    folder.mkdir()
-    (folder / ".manifest.json.1.partial").write_text("{")
-    parts = Parts(tmp_path / "scores.csv")
-    assert parts.begin({"input": "x"}) == 0
-    assert json.loads((folder / "manifest.json").read_text()) == {"input": "x"}
-    parts.write(0, 3, Part({"id": np.arange(2)}, ["broken.png"]))
-    assert parts.begin({"input": "x"}) == 3
-    ((columns, skipped),) = parts
-    assert (columns["id"].tolist(), skipped) == ([0, 1], ["broken.png"])

@@ -1,4 +1,4 @@
-"""The eigenvalues of the training embeddings in words and in a drawing."""
+"""Text and a drawing of the eigenvalues of the training embeddings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HEIGHT = 8
 
 
 def effective_rank(eigenvalues: NDArray[Any]) -> float:
-    """How many equal eigenvalues would be as spread out as these: the exponential of their entropy.
+    """Return the exponential of the entropy of eigenvalues: the number of equal ones that have the same entropy.
 
     >>> effective_rank(np.array([2.0, 2.0, 0.0]))
     2.0
@@ -26,7 +26,7 @@ def effective_rank(eigenvalues: NDArray[Any]) -> float:
 
 
 def describe(subspace: Subspace) -> str:
-    """Say how many directions the training embeddings have, and how many matter."""
+    """Return the effective rank of the training embeddings, and the number of directions with 99% of the energy."""
     energy = np.cumsum(subspace.eigenvalues) / subspace.eigenvalues.sum()
     most = int(np.searchsorted(energy, 0.99)) + 1
     return (
@@ -36,9 +36,9 @@ def describe(subspace: Subspace) -> str:
 
 
 def draw(subspace: Subspace, width: int = 60) -> list[str]:
-    """Draw the eigenvalues of the mean correlation, largest first, on a logarithmic scale.
+    """Return lines that draw the eigenvalues of the mean correlation, largest first, on a logarithmic scale.
 
-    Each column stands for a run of eigenvalues, shown by its largest; ``×`` marks directions no training row has.
+    Each column shows the largest of a run of eigenvalues; ``×`` marks directions that no training row has.
 
     >>> from pnml import Correlation, Subspace
     >>> for line in draw(Subspace.fit(Correlation().update(np.diag([1.0, 0.1, 0.01, 0.0])))):

@@ -1,4 +1,4 @@
-"""A threshold in words."""
+"""Text about a threshold."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def describe_threshold(threshold: Threshold) -> list[str]:
-    """Say what the threshold is, what it promises, and how it was set.
+    """Return lines that state the threshold, how it was set, and the false alarms to expect.
 
     >>> from pnml.core.calibration import calibrate
     >>> for line in describe_threshold(calibrate([0.1] * 94 + [0.7] * 5, false_alarm_rate=0.05)):

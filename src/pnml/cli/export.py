@@ -22,7 +22,7 @@ def export(
 ) -> None:
     """Write the model and its detector as one ONNX graph, from prepared images to the decision.
 
-    The graph takes batches of any size, resized and normalised as the model takes them, and gives logits,
+    The graph takes batches of any size, resized and normalised as the model expects them, and returns logits,
     probabilities and regret, and p_value and is_ood once the detector is calibrated.
 
     Example: `pnml export detector.safetensors --model mine:create --example-shape 3,32,32 --out guarded.onnx`
@@ -42,10 +42,10 @@ def export(
     except RuntimeError as error:
         raise ValueError(f"the model cannot be exported with inputs of shape {shape}: {error}") from error
     threshold = guard.fitted().threshold
-    decided = "" if threshold is None else ", p_value, is_ood"
-    typer.echo(f"wrote {out}: input (batch, {', '.join(map(str, shape))}) to logits, probabilities, regret{decided}")
+    decision = "" if threshold is None else ", p_value, is_ood"
+    typer.echo(f"wrote {out}: input (batch, {', '.join(map(str, shape))}) to logits, probabilities, regret{decision}")
     if threshold is None:
-        typer.echo("no threshold is set, so the graph decides nothing: pnml calibrate sets one")
+        typer.echo("no threshold is set, so the graph has no p_value and is_ood: pnml calibrate sets one")
 
 
 def _shape(text: str) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from pnml.core.detector import Detector
 
 @user_errors()
 def inspect(detector: DetectorFile) -> None:
-    """Say what a detector file holds, and draw the spectrum of the training embeddings.
+    """Print what a detector file holds, and draw the spectrum of the training embeddings.
 
     Example: `pnml inspect detector.safetensors`
     """
@@ -49,8 +49,8 @@ def _scale(held: Detector) -> str:
     if held.embedding_scale != "auto":
         return held.embedding_scale
     share = held.embedding_length / held.correlation.mean_norm
-    length = f"auto: embeddings are made {held.embedding_length:.6g} long, {share:.2f} of their mean norm"
-    return f"{length}\n{100 * held.label_noise:g}% of labels might be any" if held.label_noise else length
+    length = f"auto: embeddings are scaled to norm {held.embedding_length:.6g}, {share:.2f} of their mean norm"
+    return f"{length}\nassumes {100 * held.label_noise:g}% of labels are random" if held.label_noise else length
 
 
 def _coloured(line: str) -> Text:
