@@ -31,7 +31,7 @@ from pnml.bench import data, zoo
 from pnml.bench.training.measure import accuracy, to_labelled
 from pnml.bench.training.partial import read_metadata
 from pnml.demo.assets import ATTRIBUTION, DETECTOR, FILES, FOLDER, SAMPLE, WEIGHTS
-from pnml.demo.pictures import SIDE
+from pnml.demo.images import SIDE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

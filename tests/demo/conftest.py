@@ -1,4 +1,4 @@
-"""The command ``demo``, run once for all tests that look at what it did, without a network."""
+"""Run ``pnml demo`` once for all tests, without network access."""
 
 from __future__ import annotations
 
@@ -19,44 +19,44 @@ if TYPE_CHECKING:
     from typer.testing import Result
 
 
-class Done(NamedTuple):
-    """What the command said, where it wrote, and what it had found."""
+class CommandRun(NamedTuple):
+    """The output of the command, the folder it wrote to, and the result of the demo."""
 
-    said: Result
+    output: Result
     folder: Path
-    outcome: demo.Outcome
+    result: demo.DemoResult
 
 
 @pytest.fixture(scope="package", autouse=True)
 def no_network() -> Iterator[None]:
-    def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("the demo asked for the network")
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("the demo tried to access the network")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(socket.socket, "connect", refuse)
-        patch.setattr(socket, "getaddrinfo", refuse)
+        patch.setattr(socket.socket, "connect", fail)
+        patch.setattr(socket, "getaddrinfo", fail)
         yield
 
 
 @pytest.fixture(scope="package")
-def done(tmp_path_factory: pytest.TempPathFactory, no_network: None) -> Done:
+def command_run(tmp_path_factory: pytest.TempPathFactory, no_network: None) -> CommandRun:
     folder = tmp_path_factory.mktemp("demo") / "new" / "folder"
     app = typer.Typer()
     app.command()(command)
-    found: list[demo.Outcome] = []
+    results: list[demo.DemoResult] = []
 
-    def kept() -> demo.Outcome:
-        found.append(run())
-        return found[0]
+    def recording() -> demo.DemoResult:
+        results.append(run())
+        return results[0]
 
     run = demo.run
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(demo, "run", kept)
-        said = CliRunner().invoke(app, ["--out", str(folder)])
-    assert said.exit_code == 0, said.output
-    return Done(said, folder, found[0])
+        patch.setattr(demo, "run", recording)
+        output = CliRunner().invoke(app, ["--out", str(folder)])
+    assert output.exit_code == 0, output.output
+    return CommandRun(output, folder, results[0])
 
 
 @pytest.fixture(scope="package")
-def outcome(done: Done) -> demo.Outcome:
-    return done.outcome
+def result(command_run: CommandRun) -> demo.DemoResult:
+    return command_run.result

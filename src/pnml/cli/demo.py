@@ -1,4 +1,4 @@
-"""``pnml demo``: the method at work on a real network and real pictures."""
+"""``pnml demo``: the method on a small trained network and real images."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from pnml.cli._errors import user_errors
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the report; made when it is not there.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="Folder of the report; created if it does not exist.")] = Path("demo"),
 ) -> None:
-    """Show the method at work: a small network, pictures of what it knows, and pictures of what it does not.
+    """Compare the regret with the baseline on a small network, CIFAR-10 images and images of other kinds.
 
-    Network, detector and CIFAR-10 images are part of the package, the other pictures of scikit-learn and, where it is
-    installed, scikit-image: nothing is downloaded. Prints a table and writes a report to open in a browser.
+    The network, the detector and the CIFAR-10 images are part of the package. The other images are part of scikit-learn
+    and, if installed, of scikit-image. Nothing is downloaded. Prints a table and writes a report for the browser.
 
     Example: `pnml demo`
 
-    Example: `pnml demo --out somewhere`
+    Example: `pnml demo --out results`
     """
     with user_errors():
         for module in ("torch", "PIL", "sklearn"):
             require(module, extra="torch,sklearn", what="pnml demo")
-        from pnml.demo import as_report, as_table, compare, run, words
+        from pnml.demo import as_report, as_table, compare, run, text
         from pnml.report import write_report
 
-        outcome = run()
-        typer.echo(words.introduction(outcome))
-        Console(width=80).print(as_table(compare(outcome)))
-        texts = (words.left_out(), words.decision(outcome), words.examples(outcome))
-        typer.echo("\n\n".join(filter(None, texts)) + "\n")
-        path = write_report(as_report(outcome), out / "report.html")
+        result = run()
+        typer.echo(text.introduction(result))
+        Console(width=80).print(as_table(compare(result)))
+        paragraphs = (text.missing_textures(), text.decision(result), text.examples(result))
+        typer.echo("\n\n".join(filter(None, paragraphs)) + "\n")
+        path = write_report(as_report(result), out / "report.html")
     typer.echo(f"Open the report in a browser: {path}")

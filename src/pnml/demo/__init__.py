@@ -1,17 +1,17 @@
-"""A small trained network, its detector and real pictures, all in the package: the method at work, without a download.
+"""The method on a small trained network and real images, all part of the package; nothing is downloaded.
 
-``pnml demo`` prints the comparison with words around it, and writes a report. The same in Python:
+``pnml demo`` prints the comparison and writes a report. The same in Python:
 
     from pnml import demo
 
-    outcome = demo.run()
-    demo.compare(outcome)
+    result = demo.run()
+    demo.compare(result)
 """
 
 from __future__ import annotations
 
 from pnml.demo.report import as_report
-from pnml.demo.scoring import Outcome, Scored, run
+from pnml.demo.scoring import DemoResult, run
 from pnml.demo.table import as_table, compare
 
-__all__ = ["Outcome", "Scored", "as_report", "as_table", "compare", "run"]
+__all__ = ["DemoResult", "as_report", "as_table", "compare", "run"]

@@ -1,6 +1,6 @@
-"""The files of the demo, compared with their digests before use.
+"""The files of the demo, verified by their SHA-256 digests.
 
-``benchmarks/demo_assets.py`` in the repository makes them from a training; ``manifest.json`` says what they are.
+``benchmarks/demo_assets.py`` in the repository creates them; ``manifest.json`` describes them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pnml.demo.pictures import SIDE, Pictures
+from pnml.demo.images import SIDE, Images
 from pnml.io.decode import read_image
 from pnml.io.download import verify
 
@@ -26,47 +26,43 @@ _MANIFEST = "manifest.json"
 
 
 def manifest() -> dict[str, Any]:
-    """Say what the files are.
+    """Return the manifest of the files.
 
-    ``sha256`` of each of them, the ``classes`` by name, and ``test_rows``, for each class the numbers of the sample's
-    images in the published test set.
+    It contains the ``sha256`` of each file, the names of the ``classes`` and, as ``test_rows``, the row numbers of the
+    images of each class in the published test set.
 
     >>> manifest()["classes"][3]
     'cat'
     """
     try:
-        found: dict[str, Any] = json.loads((FOLDER / _MANIFEST).read_text(encoding="utf-8"))
+        content: dict[str, Any] = json.loads((FOLDER / _MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise _damaged(_MANIFEST) from error
-    return found
+    return content
 
 
-def checked(name: str) -> Path:
-    """Give the path of one of ``FILES`` after a look at its digest.
-
-    Raises:
-        ValueError: the file is not there, or not what it was when the package was made.
-    """
-    expected = manifest()["sha256"][name]
+def verified_path(name: str) -> Path:
+    """Return the path of one of ``FILES``; raise a ``ValueError`` if the file is missing or its digest is wrong."""
+    digest = manifest()["sha256"][name]
     try:
-        verify(FOLDER / name, sha256=expected)
+        verify(FOLDER / name, sha256=digest)
     except (OSError, ValueError) as error:
         raise _damaged(name) from error
     return FOLDER / name
 
 
-def known_pictures() -> Pictures:
-    """Give the CIFAR-10 test images of the package, lossless and with their labels, as many of each class."""
-    about = manifest()
-    lines = read_image(checked(SAMPLE)).reshape(len(about["classes"]), SIDE, -1, SIDE, 3)
-    labels = np.repeat(np.arange(len(lines)), lines.shape[2])
-    images = lines.swapaxes(1, 2).reshape(-1, SIDE, SIDE, 3)
-    captions = [f"test image {row}" for rows in about["test_rows"] for row in rows]
-    return Pictures("CIFAR-10 test images", images, captions, labels)
+def ind_images() -> Images:
+    """Return the packaged CIFAR-10 test images with their labels, with equal numbers for each class."""
+    content = manifest()
+    rows = read_image(verified_path(SAMPLE)).reshape(len(content["classes"]), SIDE, -1, SIDE, 3)
+    labels = np.repeat(np.arange(len(rows)), rows.shape[2])
+    pixels = rows.swapaxes(1, 2).reshape(-1, SIDE, SIDE, 3)
+    captions = [f"test image {number}" for numbers in content["test_rows"] for number in numbers]
+    return Images("CIFAR-10 test images", pixels, captions, labels)
 
 
 def _damaged(name: str) -> ValueError:
     return ValueError(
-        f"the demo's file {FOLDER / name} is damaged or absent: "
-        "install the package again, pip install --force-reinstall --no-deps pnml"
+        f"{FOLDER / name} is missing or damaged: "
+        "reinstall the package with pip install --force-reinstall --no-deps pnml"
     )

@@ -1,4 +1,4 @@
-"""The demo itself: a guarded network looks at pictures of what it knows, and of what it does not."""
+"""Score in-distribution and out-of-distribution images with the packaged network and detector."""
 
 from __future__ import annotations
 
@@ -13,83 +13,64 @@ from pnml.backend.progress import track
 from pnml.bench import zoo
 from pnml.bench.methods.msp import msp_score
 from pnml.demo import assets
-from pnml.demo.pictures import Pictures, strange_pictures
+from pnml.demo.images import ood_images
+from pnml.report import ScoredSet
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from pnml.demo.images import Images
 
 _BATCH = 100
 
 
-class Scored(NamedTuple):
-    """Pictures, the network's answers, and two scores of how far to trust each: larger = less.
+class DemoResult(NamedTuple):
+    """The result of the demo.
 
     Attributes:
-        pictures: what was looked at.
-        prediction: the class each of them is given, shape (n,).
-        probability: of that class, as the network thinks, shape (n,).
-        baseline: one minus that probability, shape (n,).
-        regret: pNML's, in nats, shape (n,).
-        p_value: the share of known pictures with a regret as large, shape (n,).
-        is_ood: whether the regret exceeds the detector's threshold, shape (n,).
-    """
-
-    pictures: Pictures
-    prediction: NDArray[np.int64]
-    probability: NDArray[np.float64]
-    baseline: NDArray[np.float64]
-    regret: NDArray[np.float64]
-    p_value: NDArray[np.float64]
-    is_ood: NDArray[np.bool_]
-
-
-class Outcome(NamedTuple):
-    """What the demo found.
-
-    Attributes:
-        detector: fitted on the training set.
-        threshold: of the regret, which came with the detector.
-        training: how the network was trained and what came of it, as its file says.
-        classes: their names.
-        known: the in-distribution pictures.
-        strange: the others, a set of each kind.
+        detector: the packaged detector, fitted on the training set.
+        threshold: the threshold of the detector.
+        training: metadata of the network: recipe, date, test accuracy, ...
+        classes: the class names.
+        ind: the in-distribution images.
+        ood: the out-of-distribution images, one set for each kind.
     """
 
     detector: pnml.Detector
     threshold: pnml.Threshold
     training: dict[str, str]
     classes: tuple[str, ...]
-    known: Scored
-    strange: list[Scored]
+    ind: ScoredSet
+    ood: list[ScoredSet]
 
 
-def run(*, progress: bool = True) -> Outcome:
-    """Score the CIFAR-10 sample of the package, and pictures of what CIFAR-10 does not have; seconds on a CPU.
+def run(*, progress: bool = True) -> DemoResult:
+    """Score the packaged CIFAR-10 images and images of other kinds; takes seconds on a CPU.
 
     Args:
-        progress: show a progress bar on stderr.
+        progress: whether to show a progress bar on stderr.
     """
-    weights = assets.checked(assets.WEIGHTS)
+    weights = assets.verified_path(assets.WEIGHTS)
     network = zoo.load(weights)
-    guard = pnml.guard(network).load(assets.checked(assets.DETECTOR))
-    kinds = [assets.known_pictures(), *strange_pictures()]
-    known, *strange = [score(guard, network, kind) for kind in track(kinds, "scoring", shown=progress)]
+    guard = pnml.guard(network).load(assets.verified_path(assets.DETECTOR))
+    kinds = [assets.ind_images(), *ood_images()]
+    ind, *ood = [score(guard, network, kind) for kind in track(kinds, "scoring", shown=progress)]
     detector = guard.fitted()
-    assert detector.threshold is not None  # noqa: S101 - its file holds one
+    assert detector.threshold is not None  # noqa: S101 - the packaged detector is calibrated
     with safe_open(weights, framework="pt") as file:
         training = file.metadata()
-    classes = tuple(assets.manifest()["classes"])
-    return Outcome(detector, detector.threshold, training, classes, known, strange)
+    return DemoResult(detector, detector.threshold, training, tuple(assets.manifest()["classes"]), ind, ood)
 
 
-def score(guard: pnml.Guard, network: zoo.Network, pictures: Pictures) -> Scored:
-    """Show pictures to a guarded network, a batch at a time."""
-    batches = torch.split(torch.from_numpy(pictures.images).permute(0, 3, 1, 2), _BATCH)
+def score(guard: pnml.Guard, network: zoo.Network, images: Images) -> ScoredSet:
+    """Return the predictions and scores of images."""
+    batches = torch.split(torch.from_numpy(images.pixels).permute(0, 3, 1, 2), _BATCH)
     results = [guard(network.normalise(batch)) for batch in batches]
     tables = [result.to_table() for result in results]
-    columns = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
-    baseline = msp_score(torch.cat([result.logits for result in results])).numpy()
-    return Scored(pictures, baseline=baseline, **{name: columns[name] for name in _COLUMNS})
-
-
-_COLUMNS = ("prediction", "probability", "regret", "p_value", "is_ood")
+    return ScoredSet(
+        name=images.name,
+        role="out" if images.labels is None else "in",
+        **{name: np.concatenate([table[name] for table in tables]) for name in ("regret", "prediction", "probability")},
+        baseline=msp_score(torch.cat([result.logits for result in results])).numpy(),
+        images=images.pixels,
+        labels=images.labels,
+        ids=images.captions,
+    )
