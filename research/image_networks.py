@@ -402,7 +402,7 @@ STUDIES = {"other": OTHER, "confirm": CONFIRM}
 
 
 def rate(plan: Plan, epoch: float, epochs: int) -> float:
-    """Give the learning rate after ``epoch`` passes: up in a line, down in a cosine."""
+    """Return the learning rate after ``epoch`` passes: a linear rise, then a cosine to 0."""
     warm = min(WARM, epochs / 2)
     if epoch < warm:
         return plan.lr * (epoch + 0.02) / (warm + 0.02)
@@ -410,16 +410,16 @@ def rate(plan: Plan, epoch: float, epochs: int) -> float:
 
 
 def cut_out(x: Tensor, side: int, generator: torch.Generator) -> Tensor:
-    """Put 0, the mean colour, on a square of each image (N, 3, H, W)."""
+    """Return images (N, 3, H, W) with a square of 0, the mean colour, in each."""
     at = torch.rand((2, len(x), 1), generator=generator, device=x.device) * x.shape[-1]
     down, right = (torch.arange(x.shape[-1], device=x.device) - at).abs() < side / 2
     return x.masked_fill((down[:, :, None] & right[:, None, :])[:, None], 0.0)
 
 
 def cut_mix(x: Tensor, share: float, draw: np.random.Generator) -> tuple[Tensor, float]:
-    """Put a square of another image of the batch into each of (N, 3, H, W), so that about ``share`` of it is left.
+    """Return images (N, 3, H, W) with a square of another image in each, so that about ``share`` of it is left.
 
-    The share that is left comes too: it is more where the square is in part outside.
+    The share that is left is returned too: it is larger where the square is partly outside.
     """
     side = x.shape[-1]
     middle, half = draw.uniform(0, side, 2), side * math.sqrt(1 - share) / 2

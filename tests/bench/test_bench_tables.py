@@ -198,13 +198,6 @@ def test_tables_are_the_papers_eight() -> None:
     assert "Energy alone / with pNML" in tables[2].caption
 
 
-def test_only_run_keeps_rows_and_columns_with_results() -> None:
-    first = build_tables(SOME)[0].only_run()
-    assert first.columns == ("Baseline / +pNML", "ODIN / +pNML")
-    assert [(row.ind, row.ood, len(row.cells)) for row in first.rows] == [("cifar10", "svhn", 2)]
-    assert build_tables([])[0].only_run().rows == ()
-
-
 def test_two_results_of_one_key_are_refused() -> None:
     with pytest.raises(ValueError, match="two results of densenet-bc-100__cifar10__svhn__baseline"):
         build_tables([SOME[0], SOME[0]])

@@ -1,7 +1,7 @@
 """A table as lines of text, before any format.
 
-An IND-OOD pair takes three lines, ours, the paper's and the difference, so that the numbers to be compared stand above
-each other. A cell without a result says "not run (1)", and the first note below the table says why.
+An IND-OOD pair takes three lines, ours, the paper's and the difference, one above the other. A cell without a result is
+"not run (1)", and the first note below the table has the reason.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from pnml.bench.tables import Cell, Pair, Row
 from pnml.report.labels import label
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pnml.bench.tables import Table
 
 
@@ -65,6 +67,20 @@ def lines(table: Table) -> list[Line]:
 def notes(table: Table) -> list[str]:
     """Return the distinct reasons why cells were not run, in the order of their numbers (1, 2, ...)."""
     return list(dict.fromkeys(cell.reason for cell in table.cells if cell.reason is not None))
+
+
+def markdown_table(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows, the headings first, as a Markdown table with columns of equal width.
+
+    >>> print(markdown_table([("OOD", "AUROC"), ("SVHN", "98.4")]))
+    | OOD  | AUROC |
+    |------|-------|
+    | SVHN | 98.4  |
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in rows]
+    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    return "\n".join(lines)
 
 
 def _row_lines(row: Row, decimals: int, reasons: list[str]) -> list[Line]:

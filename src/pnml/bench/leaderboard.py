@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from pnml.bench.layout import markdown_table
 from pnml.report.labels import label
 
 if TYPE_CHECKING:
@@ -113,10 +114,7 @@ def render_leaderboard(boards: Sequence[Board]) -> str:
     blocks = []
     for board in boards:
         grid = [COLUMNS, *(standing.texts for standing in board.standings)]
-        widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
-        rows = ["| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in grid]
-        rows.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
-        blocks += [f"### {board.title}", board.caption, "\n".join(rows)]
+        blocks += [f"### {board.title}", board.caption, markdown_table(grid)]
         blocks += ["\n".join(f"- {note}" for note in board.notes).replace("<", "\\<")] if board.notes else []
     return "\n\n".join(blocks) + "\n"
 

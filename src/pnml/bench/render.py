@@ -8,7 +8,7 @@ from dataclasses import astuple
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from pnml.bench.layout import header, lines, notes
+from pnml.bench.layout import header, lines, markdown_table, notes
 from pnml.bench.render_html import render_html
 from pnml.bench.render_latex import render_latex
 from pnml.bench.tables import summarise
@@ -55,10 +55,7 @@ def render_markdown(tables: Sequence[Table]) -> str:
     blocks = [str(summarise(tables))]
     for table in tables:
         grid = [header(table), *(line.texts for line in lines(table))]
-        widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
-        rows = ["| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in grid]
-        rows.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
-        blocks += [f"### {table.title}", table.caption, "\n".join(rows)]
+        blocks += [f"### {table.title}", table.caption, markdown_table(grid)]
         reasons = [f"{i}. not run: {reason}" for i, reason in enumerate(notes(table), start=1)]
         blocks += ["\n".join(reasons).replace("<", "\\<")] if reasons else []
     return "\n\n".join(blocks) + "\n"
