@@ -20,6 +20,7 @@ from pnml.backend.arrays import (
     is_remote,
     like,
     precision,
+    to_compute,
     to_numpy,
     working_dtype,
 )
@@ -96,13 +97,13 @@ def test_float64_is_where_the_library_has_it() -> None:
     assert not has_float64(jnp.zeros(1))
 
 
-def test_placed_arrays_are_made_once_per_kind() -> None:
-    placed = DeviceConstants(np.eye(2))
-    (first,) = placed.to(torch.zeros(1))
-    (again,) = placed.to(torch.ones(3))
-    (double,) = placed.to(torch.zeros(1, dtype=torch.float64))
-    (numpy,) = placed.to(np.zeros(1))
-    (asked,) = placed.to(torch.zeros(1), torch.float64)
+def test_constants_are_converted_once_per_library_device_and_dtype() -> None:
+    constants = DeviceConstants(np.eye(2))
+    (first,) = constants.to(torch.zeros(1))
+    (again,) = constants.to(torch.ones(3))
+    (double,) = constants.to(torch.zeros(1, dtype=torch.float64))
+    (numpy,) = constants.to(np.zeros(1))
+    (asked,) = constants.to(torch.zeros(1), torch.float64)
     assert asked is double
     assert first is again
     assert first.dtype == torch.float32
@@ -110,31 +111,59 @@ def test_placed_arrays_are_made_once_per_kind() -> None:
     assert isinstance(numpy, np.ndarray)
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+def by_chunk(rows: Any, dtype: Any, width: int | None = None) -> list[int]:
+    """Return the numbers of rows that chunks have, and check that they cover all rows in order."""
+    lengths: list[int] = []
+
+    def note(chunk: Any) -> Any:
+        lengths.append(len(chunk))
+        assert chunk.dtype == dtype
+        return chunk
+
+    whole = row_tools.by_chunk(note, rows, dtype, width)
+    np.testing.assert_array_equal(np.asarray(whole), np.asarray(rows))
+    return sorted(lengths, reverse=True)
+
+
+@pytest.mark.parametrize("library", [np, torch])
 def test_chunks_cover_all_rows_in_order(library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_tools, "_CHUNK_BYTES", 4 * 4 * 3)
     rows = library.reshape(library.arange(21.0, dtype=library.float32), (7, 3))
-    parts = [np.asarray(part).copy() for part in row_tools.chunks(rows)]
-    assert [len(part) for part in parts] == [4, 3]
-    assert {part.dtype for part in parts} == {np.dtype(np.float32)}
-    np.testing.assert_array_equal(np.concatenate(parts).ravel(), np.arange(21.0))
-    if library is not jnp:
-        wide = [np.asarray(part).copy() for part in row_tools.chunks(rows, library.float64)]
-        assert [len(part) for part in wide] == [2, 2, 2, 1]
-        assert {part.dtype for part in wide} == {np.dtype(np.float64)}
-        np.testing.assert_array_equal(np.concatenate(wide).ravel(), np.arange(21.0))
+    assert by_chunk(rows, library.float32) == [4, 3]
+    assert by_chunk(rows, library.float64) == [2, 2, 2, 1]
+    assert by_chunk(rows, library.float32, width=12) == [1] * 7
+
+
+def test_tuples_of_arrays_are_concatenated_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_tools, "_CHUNK_BYTES", 1)
+    rows = np.arange(6.0).reshape(3, 2)
+    doubled, first = row_tools.by_chunk(lambda chunk: (2 * chunk, chunk[:, 0]), rows, rows.dtype)
+    np.testing.assert_array_equal(doubled, 2 * rows)
+    np.testing.assert_array_equal(first, rows[:, 0])
 
 
 def test_a_row_wider_than_a_chunk_is_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_tools, "_CHUNK_BYTES", 1)
-    assert [part.shape for part in row_tools.chunks(np.zeros((3, 5)))] == [(1, 5)] * 3
-    assert list(row_tools.chunks(np.zeros((0, 5)))) == []
+    assert by_chunk(np.zeros((3, 5)), np.float64) == [1, 1, 1]
 
 
 def test_another_device_gets_larger_chunks() -> None:
-    rows = torch.empty(100_000, 512, device="meta")
-    assert [len(part) for part in row_tools.chunks(rows)] == [100_000]
-    assert len(list(row_tools.chunks(torch.empty(100_000, 512)))) > 50
+    assert row_tools.chunk_length(torch.empty(100_000, 512, device="meta"), 4) > 100_000
+    assert row_tools.chunk_length(torch.empty(1, 512), 4) < 2_000
+
+
+def test_arrays_on_the_host_are_computed_with_by_numpy() -> None:
+    rows = torch.ones(2, 3)
+    view = to_compute(rows)
+    assert isinstance(view, np.ndarray)
+    assert np.shares_memory(view, rows.numpy())
+    assert to_compute(torch.ones(2, dtype=torch.bfloat16)).dtype == np.float32
+    assert all(isinstance(to_compute(library.asarray([0.0])), np.ndarray) for library in LIBRARIES)
+    recorded, remote = torch.ones(2, requires_grad=True), torch.empty(2, device="meta")
+    assert to_compute(recorded) is recorded
+    assert to_compute(remote) is remote
+    with torch.no_grad():
+        assert isinstance(to_compute(recorded), np.ndarray)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import array_api_strict as strict
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
@@ -14,13 +12,12 @@ from hypothesis import strategies as st
 
 from core.strategies import EPS, Matrix, home, modest, training_rows
 from pnml import Correlation
-from pnml.backend import products as products_module
 from pnml.backend import rows as row_tools
 from pnml.backend.products import sum_of_products
 
 
 @pytest.mark.parametrize("unit_norm", [False, True])
-@pytest.mark.parametrize("library", [np, torch, jnp, strict])
+@pytest.mark.parametrize("library", [np, torch])
 @pytest.mark.parametrize("chunk_bytes", [300, 1 << 22])
 def test_every_library_and_chunk_gives_the_same_sum(
     library: Any, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch, *, unit_norm: bool
@@ -30,9 +27,8 @@ def test_every_library_and_chunk_gives_the_same_sum(
     products, lengths = sum_of_products(library.asarray(rows), unit_norm=unit_norm)
     norms = np.linalg.norm(rows.astype(np.float64), axis=1)
     scaled = rows / norms[:, None] if unit_norm else rows.astype(np.float64)
-    tolerance = 1e-4 if library is jnp else 1e-12
-    np.testing.assert_allclose(home(lengths), norms, rtol=tolerance)
-    np.testing.assert_allclose(home(products), scaled.T @ scaled, rtol=tolerance, atol=tolerance * 100)
+    np.testing.assert_allclose(home(lengths), norms, rtol=1e-12)
+    np.testing.assert_allclose(home(products), scaled.T @ scaled, rtol=1e-12, atol=1e-10)
 
 
 @modest
@@ -45,12 +41,11 @@ def test_the_sum_is_that_of_outer_products(rows: Matrix, chunk_bytes: int, in_to
     finally:
         row_tools._CHUNK_BYTES = before
     naive = sum(np.outer(row, row) for row in rows)
-    assert (np.abs(products - naive) <= 4 * len(rows) * EPS * (np.abs(rows).T @ np.abs(rows))).all()
+    assert (np.abs(home(products) - naive) <= 4 * len(rows) * EPS * (np.abs(rows).T @ np.abs(rows))).all()
 
 
-def test_the_host_multiplies_in_numpy_which_knows_symmetry() -> None:
-    products, _ = sum_of_products(torch.rand(100, 5), unit_norm=True)
-    assert isinstance(products, np.ndarray)
+def test_the_sum_of_numpy_rows_is_symmetric() -> None:
+    products, _ = sum_of_products(np.random.default_rng(0).random((100, 5)), unit_norm=True)
     np.testing.assert_array_equal(products, products.T)
 
 
@@ -61,7 +56,6 @@ def test_blocks_on_and_above_the_diagonal_make_the_whole(
     width: int, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch, *, unit_norm: bool
 ) -> None:
     """As it is done on a GPU, in one chunk or several."""
-    monkeypatch.setattr(products_module, "on_host", lambda _: False)
     monkeypatch.setattr(row_tools, "_CHUNK_BYTES", chunk_bytes)
     rows = torch.randn(50, width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     products, norms = sum_of_products(rows, unit_norm=unit_norm)
@@ -90,6 +84,6 @@ def test_rows_without_length_among_ordinary_ones_are_counted_as_they_are() -> No
     assert Correlation().update(rows[2:]).norm_sum == pytest.approx(1e-180, rel=1e-14, abs=0)
 
 
-def test_a_row_too_short_to_be_scaled_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"row 1 has norm 1e-310 and cannot be scaled to norm 1"):
-        Correlation(unit_norm=True).update(np.array([[1.0, 1.0], [1e-310, 0.0]]))
+def test_a_row_too_short_to_be_scaled_is_left_out() -> None:
+    statistic = Correlation(unit_norm=True).update(np.array([[1.0, 1.0], [1e-310, 0.0]]))
+    assert (statistic.count, statistic.left_out) == (1, 1)

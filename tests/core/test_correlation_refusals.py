@@ -50,17 +50,21 @@ def test_a_value_that_is_not_finite_is_named_and_changes_nothing(
 
 @pytest.mark.parametrize("chunk_bytes", [1 << 25, 48])
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_a_row_without_length_is_named_and_changes_nothing(
+def test_rows_of_norm_zero_are_left_out_and_counted(
     library: Any, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(row_tools, "_CHUNK_BYTES", chunk_bytes)
-    fresh, state = (Correlation(unit_norm=True).update(ROWS) for _ in range(2))
     batch = np.ones((9, 3))
+    expected = Correlation(unit_norm=True).update(batch[:7])
     batch[7:] = 0
-    with pytest.raises(ValueError, match=r"row 7 has norm 0\.0"):
-        state.update(library.asarray(batch))
-    assert state == fresh
-    assert state.mean_norm == fresh.mean_norm
+    state = Correlation(unit_norm=True).update(library.asarray(batch))
+    assert (state.count, state.left_out, expected.left_out) == (7, 2, 0)
+    np.testing.assert_allclose(state.matrix, expected.matrix, rtol=1e-15)
+    assert state.mean_norm == pytest.approx(expected.mean_norm, rel=1e-15)
+    assert (state + state).left_out == 4
+    nothing = Correlation(unit_norm=True).update(library.asarray(batch[7:]))
+    assert (nothing.count, nothing.left_out, nothing.n_features) == (0, 2, 3)
+    assert [(one.count, one.left_out) for one in (state + nothing, nothing + state)] == [(7, 4)] * 2
     assert Correlation().update(library.asarray(batch)).count == 9
 
 

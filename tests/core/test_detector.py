@@ -18,6 +18,7 @@ from scipy.special import softmax
 
 from oracles import NOISE, balanced_head, believed, by_pseudo_inverse
 from pnml import Correlation, Detector, Result
+from pnml.core.detector import ZeroEmbeddingWarning
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -133,16 +134,57 @@ def test_all_scales_but_natural_ignore_length(scale: Any) -> None:
 
 
 @pytest.mark.parametrize("scale", ["auto", "paper"])
-def test_an_embedding_without_direction_is_unknown_when_scaled_and_well_known_as_it_is(scale: Any) -> None:
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("tiny", [0.0, 1e-310])
+def test_an_embedding_of_norm_zero_gets_the_largest_regret_and_is_flagged(scale: Any, dtype: Any, tiny: float) -> None:
     weight, bias, train, _ = problem()
-    zero = np.zeros((1, 12))
     detector = Detector(weight, bias, embedding_scale=scale).fit(train)
-    scaled, p = detector(zero), believed(detector.bias_scale * bias, scale)
-    assert scaled.xtg == [1.0]
-    np.testing.assert_allclose(scaled.regret, [np.log((1 / (2 - p)).sum())])
-    natural = Detector(weight, bias, embedding_scale="natural").fit(train)(zero)
+    detector.calibrate(train, false_alarm_rate=0.01)
+    result = detector(np.vstack([train[:1], np.full((1, 12), tiny)]).astype(dtype))
+    np.testing.assert_allclose(result.regret[1], math.log(5), rtol=1e-7)
+    assert result.xtg[1] == 1
+    assert result.is_ood is not None
+    assert result.is_ood.tolist() == [False, True]
+    np.testing.assert_allclose(result.pnml_probabilities.sum(axis=1), 1, rtol=1e-6)
+
+
+def test_a_natural_embedding_of_norm_zero_is_well_known() -> None:
+    weight, bias, train, _ = problem()
+    natural = Detector(weight, bias, embedding_scale="natural").fit(train)(np.zeros((1, 12)))
     assert natural.xtg == natural.regret == [0.0]
     np.testing.assert_allclose(natural.pnml_probabilities, softmax(bias)[None])
+
+
+@pytest.mark.parametrize("scale", ["auto", "paper"])
+@pytest.mark.parametrize("convert", [np.asarray, torch.tensor])
+def test_training_rows_of_norm_zero_are_left_out_with_one_warning(scale: Any, convert: Any, tmp_path: Path) -> None:
+    weight, bias, train, x = problem()
+    plain = Detector(weight, bias, embedding_scale=scale).fit(train)
+    detector = Detector(weight, bias, embedding_scale=scale)
+    for rows in (np.vstack([train[:100], np.zeros((2, 12))]), np.zeros((3, 12)), train[100:]):
+        detector.partial_fit(convert(rows))
+    assert (detector.correlation.count, detector.correlation.left_out) == (200, 5)
+    with pytest.warns(ZeroEmbeddingWarning, match="5 of 205 training rows have norm 0"):
+        scores = detector.score(x)
+    detector.score(x)  # does not warn again, which would be an error
+    np.testing.assert_allclose(scores, plain.score(x), rtol=1e-9)
+    detector.save(tmp_path / "detector.safetensors")
+    assert Detector.load(tmp_path / "detector.safetensors").correlation.left_out == 5
+
+
+def test_training_rows_of_norm_zero_alone_are_no_fit() -> None:
+    weight, bias, train, _ = problem()
+    with pytest.raises(ValueError, match=r"not fitted.*: all 3 training rows have norm 0"):
+        Detector(weight, bias).fit(np.zeros((3, 12))).score(train)
+
+
+def test_given_logits_are_those_of_the_result() -> None:
+    weight, bias, train, x = problem()
+    logits = np.random.default_rng(1).normal(size=(40, 5))
+    result = Detector(weight, bias).fit(train)(x, logits=logits)
+    assert result.logits is logits
+    assert (result.prediction == logits.argmax(axis=1)).all()
+    np.testing.assert_allclose(result.probabilities, softmax(logits, axis=1), rtol=1e-12)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

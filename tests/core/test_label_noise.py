@@ -15,7 +15,7 @@ from scipy.special import softmax
 
 from oracles import NOISE
 from pnml import Detector, regret
-from pnml.core.quick import Quick
+from pnml.core.scorer import Float32Scorer
 from pnml.core.theorem import noisy_softmax, regrets
 
 from .strategies import Matrix, home, log_probabilities, modest, seeds, xtgs
@@ -45,7 +45,7 @@ def test_a_share_of_the_labels_might_be_any(log_p: Matrix, share: float) -> None
 
 @modest
 @given(log_probabilities(), shares, xtgs)
-def test_their_regret_is_that_of_the_theorem(log_p: Matrix, share: float, t: float) -> None:
+def test_regret_from_noisy_probabilities_is_that_of_the_theorem(log_p: Matrix, share: float, t: float) -> None:
     """Which is held to 50 digits elsewhere; the noise lets it be found with one exponential less."""
     p = noisy_softmax(log_p, share)
     found = regrets(np.log(p), np.array([t]), p)
@@ -62,7 +62,7 @@ def test_arrays_of_any_library_come_out_as_they_went_in(convert: Any) -> None:
 
 
 def certain_problem(seed: int, classes: int, sureness: float) -> tuple[Detector, Matrix, Matrix]:
-    """Give a detector, rows whose class it has no doubt about, and their leverages, by the inverse.
+    """Return a detector, rows whose class it is certain of, and their leverages by the inverse.
 
     All training rows but one are without their last feature, by which the head is ``sureness`` times as sure.
     """
@@ -95,16 +95,14 @@ def test_certainty_does_not_silence_leverage(seed: int, classes: int, sureness: 
 
 @modest
 @given(seeds)
-def test_nor_in_float32(seed: int) -> None:
+def test_certainty_does_not_silence_leverage_in_float32(seed: int) -> None:
     detector, x, _ = certain_problem(seed, 7, 100)
-    noise = detector.label_noise
-    quick = Quick(*detector.scaled_head, detector.subspace, "auto", label_noise=noise)
-    found, trusted = quick.score(x.astype(np.float32))
+    found, trusted = Float32Scorer(detector.model).score(x.astype(np.float32), 2.0**-23)
     assert trusted.all()
     np.testing.assert_allclose(found, detector.score(x), rtol=1e-4)
 
 
-def test_only_auto_has_its_doubts() -> None:
+def test_only_auto_assumes_label_noise() -> None:
     rows = np.random.default_rng(0).normal(size=(50, 2))
     noises: dict[EmbeddingScale, float] = {"auto": NOISE, "paper": 0.0, "natural": 0.0}
     for scale, noise in noises.items():

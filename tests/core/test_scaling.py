@@ -97,7 +97,7 @@ def test_the_regret_is_that_of_embeddings_of_this_length(seed: int) -> None:
     result = detector(fresh)
     np.testing.assert_allclose(result.regret, expected, rtol=1e-9)
     np.testing.assert_allclose(detector.score(fresh), expected, rtol=1e-9)
-    np.testing.assert_allclose(detector.score(fresh.astype(np.float32), precision="float32"), expected, rtol=2e-2)
+    np.testing.assert_allclose(detector.score(fresh.astype(np.float32)), expected, rtol=2e-2)
     np.testing.assert_allclose(result.logits, fresh @ weight.T + bias, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(result.probabilities, softmax(fresh @ weight.T + bias, axis=1), atol=1e-12)
 

@@ -311,9 +311,16 @@ def test_threads_get_their_own_answers() -> None:
     assert all(map(torch.equal, results, expected))
 
 
-def test_samples_without_an_active_feature_are_left_out_and_counted() -> None:
+def test_samples_without_an_active_feature_are_left_out_of_the_fit_and_flagged() -> None:
     model = nn.Sequential(nn.ReLU(), nn.Linear(3, 2))
     x = torch.rand(20, 3)
     with pytest.warns(ZeroEmbeddingWarning, match="2 of [0-9]+ training rows have norm 0"):
         guarded = pnml.guard(model).fit([x, torch.full((2, 3), -1.0)], progress=False)
-    assert guarded.fitted().correlation == pnml.guard(model).fit([x], progress=False).fitted().correlation
+    found, expected = guarded.fitted().correlation, pnml.guard(model).fit([x], progress=False).fitted().correlation
+    assert (found.count, found.left_out) == (20, 2)
+    np.testing.assert_array_equal(found.matrix, expected.matrix)
+    guarded.calibrate([x], progress=False)
+    result = guarded(torch.full((1, 3), -1.0))
+    torch.testing.assert_close(result.regret, torch.tensor([2.0]).log())
+    assert result.is_ood is not None
+    assert result.is_ood.tolist() == [True]

@@ -43,10 +43,11 @@ _EPSILONS: dict[Any, float | None] = {}  # of dtypes met so far: asking a librar
 def _epsilon(array: Array) -> float | None:
     """Return the machine epsilon of the array's dtype, None if it is not a real floating one."""
     dtype = array.dtype
-    if dtype not in _EPSILONS:
+    key = type(dtype), dtype  # dtypes of some libraries refuse to be compared with those of others
+    if key not in _EPSILONS:
         xp = namespace(array)
-        _EPSILONS[dtype] = float(xp.finfo(dtype).eps) if xp.isdtype(dtype, "real floating") else None
-    return _EPSILONS[dtype]
+        _EPSILONS[key] = float(xp.finfo(dtype).eps) if xp.isdtype(dtype, "real floating") else None
+    return _EPSILONS[key]
 
 
 def working_dtype(xp: Any, *arrays: Array) -> Any:

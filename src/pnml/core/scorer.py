@@ -93,7 +93,7 @@ def compute_terms(
     norms = row_norms(x)
     has_direction = xp.ones_like(norms, dtype=xp.bool)
     if model.unit_norm:
-        has_direction = norms > SMALLEST_NORM
+        has_direction = ~(norms <= SMALLEST_NORM)  # so that what is no number stays none
         x = x / xp.where(has_direction, norms, xp.ones_like(norms))[:, None]
     logits = x @ weight + bias
     h = leverage(x, whitening, null_space, model.subspace.outside_limits(eps))

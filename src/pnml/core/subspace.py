@@ -215,7 +215,7 @@ def _block_width(x: Array) -> int:
     Narrow blocks skip more of the zeros above the diagonal. A few rows are dominated by the number of calls, and a GPU
     or an exported graph prefers few large products.
     """
-    n_features = int(x.shape[1])
+    n_features: int = x.shape[1]
     if not compat.is_numpy_array(x):
         return max(_BLOCK, -(-n_features // 4))
     return _BLOCK if len(x) >= _FEW_ROWS else n_features
