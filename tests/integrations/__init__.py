@@ -1,1 +1,1 @@
-"""Tests of the adapters to other packages."""
+"""Tests of pnml.integrations."""

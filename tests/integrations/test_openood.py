@@ -1,6 +1,6 @@
-"""The postprocessor, with a small stand-in for OpenOOD's evaluator: OpenOOD is not on PyPI.
+"""Test the postprocessor with a fake of OpenOOD's evaluator, because OpenOOD is not on PyPI.
 
-The stand-in makes the calls that ``openood.evaluation_api.Evaluator`` of version 1.5 makes, in their order.
+The fake makes the same calls in the same order as ``openood.evaluation_api.Evaluator`` of version 1.5.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from pnml.integrations.openood import PNMLPostprocessor
 from sklearn.metrics import roc_auc_score
 
-from .made import CLASSES, Classifier, classifier, inputs, naive_regret
+from pnml.integrations.openood import PNMLPostprocessor
+
+from .factories import CLASSES, Classifier, classifier, inputs, naive_regret
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,8 +34,8 @@ ID: dict[str, Loader] = {"train": loader(500, 0), "val": loader(50, 3), "test": 
 OOD: dict[str, Any] = {"val": loader(50, 4, 4.0), "near": {"a": loader(80, 2, 1.2)}, "far": {"b": loader(80, 2, 5.0)}}
 
 
-class StandIn:
-    """Evaluates a postprocessor as OpenOOD does: in-distribution has labels of 0 or more, OOD −1."""
+class FakeEvaluator:
+    """Evaluates a postprocessor as OpenOOD does: in-distribution labels are 0 or more, OOD labels −1."""
 
     def __init__(self, net: Classifier, postprocessor: PNMLPostprocessor) -> None:
         postprocessor.setup(net, ID, OOD)
@@ -42,7 +43,7 @@ class StandIn:
         self.net, self.postprocessor = net.eval(), postprocessor
 
     def eval_ood(self) -> dict[str, float]:
-        _, ind, labels = self.postprocessor.inference(self.net, ID["test"], False)  # noqa: FBT003 - as they call it
+        _, ind, labels = self.postprocessor.inference(self.net, ID["test"], False)  # noqa: FBT003 - as OpenOOD calls it
         found = {}
         for split in ("near", "far"):
             for name, data in OOD[split].items():
@@ -57,9 +58,9 @@ def features(net: Classifier, data: Loader) -> Tensor:
         return net.features(torch.cat([batch["data"] for batch in data]))
 
 
-def test_the_evaluator_sees_the_regret_negated() -> None:
+def test_evaluator_gets_the_negated_regret() -> None:
     net, postprocessor = classifier(), PNMLPostprocessor(None)
-    aurocs = StandIn(net, postprocessor).eval_ood()
+    aurocs = FakeEvaluator(net, postprocessor).eval_ood()
     predicted, confidence, labels = postprocessor.inference(net, ID["test"], progress=False)
     rows = features(net, ID["test"])
     np.testing.assert_allclose(-confidence, naive_regret(rows, features(net, ID["train"]), net.fc), rtol=1e-4)
@@ -70,7 +71,7 @@ def test_the_evaluator_sees_the_regret_negated() -> None:
     assert aurocs["b"] == pytest.approx(roc_auc_score([0] * 100 + [1] * 80, both), abs=1e-3)
 
 
-def test_it_is_set_up_once_and_keeps_its_scale(capsys: pytest.CaptureFixture[str]) -> None:
+def test_setup_fits_once_with_the_embedding_scale(capsys: pytest.CaptureFixture[str]) -> None:
     net, postprocessor = classifier(), PNMLPostprocessor(embedding_scale="natural")
     net.train()
     postprocessor.setup(net, ID, OOD)
@@ -84,12 +85,12 @@ def test_it_is_set_up_once_and_keeps_its_scale(capsys: pytest.CaptureFixture[str
     assert postprocessor.detector is first
 
 
-def test_before_setup_there_is_nothing_to_say() -> None:
+def test_postprocess_before_setup_raises() -> None:
     with pytest.raises(ValueError, match="call setup"):
         PNMLPostprocessor().postprocess(classifier(), inputs(2, seed=0))
 
 
-def test_it_inherits_from_theirs_where_openood_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_postprocessor_inherits_from_openood_if_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     class BasePostprocessor:
         def __init__(self, config: object) -> None:
             self.config = config

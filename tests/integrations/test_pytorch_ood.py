@@ -1,4 +1,4 @@
-"""The adapter against the real pytorch-ood package."""
+"""Test the adapter with the pytorch-ood package."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pnml.integrations._import import import_pytorch_ood
-from pnml.integrations.pytorch_ood import PNML
 from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 from torch.utils.data import ConcatDataset, DataLoader, TensorDataset
 
 from pnml import Detector
 from pnml.core.detector import ZeroEmbeddingWarning
+from pnml.integrations._import import import_pytorch_ood
+from pnml.integrations.pytorch_ood import PNML
 
-from .made import CLASSES, FEATURES, Classifier, classifier, inputs, naive_regret
+from .factories import CLASSES, FEATURES, Classifier, classifier, inputs, naive_regret
 
-theirs = import_pytorch_ood("these tests")
+theirs = import_pytorch_ood("this test")
 benchmark = import_module("pytorch_ood.benchmark")
 TRAIN = TensorDataset(inputs(500, seed=0), torch.arange(500) % CLASSES)
 
@@ -39,7 +39,7 @@ def reference(model: Classifier) -> Detector:
         return Detector(model.fc.weight, model.fc.bias).fit(model.features(TRAIN.tensors[0]))
 
 
-def test_it_is_a_detector_of_theirs_that_needs_fitting(model: Classifier) -> None:
+def test_adapter_is_a_features_detector_that_requires_fitting(model: Classifier) -> None:
     detector = PNML(encoder=model.features, head=model.fc)
     assert isinstance(detector, theirs.api.FeaturesDetector)
     assert detector.requires_fit
@@ -48,7 +48,7 @@ def test_it_is_a_detector_of_theirs_that_needs_fitting(model: Classifier) -> Non
         detector.predict(inputs(2, seed=1))
 
 
-def test_scores_are_those_of_our_detector(model: Classifier, fitted: PNML) -> None:
+def test_scores_equal_those_of_the_detector(model: Classifier, fitted: PNML) -> None:
     x = inputs(30, seed=1)
     with torch.no_grad():
         features = model.features(x)
@@ -64,23 +64,23 @@ def train_features(model: Classifier) -> Tensor:
 
 
 @pytest.mark.parametrize("scale", ["auto", "paper", "natural"])
-def test_the_scale_is_passed_on(scale: Any, model: Classifier) -> None:
+def test_embedding_scale_is_used(scale: Any, model: Classifier) -> None:
     scaled = PNML(None, model.fc, embedding_scale=scale).fit_features(train_features(model), TRAIN.tensors[1])
     expected = Detector(model.fc.weight, model.fc.bias, embedding_scale=scale).fit(train_features(model))
     rows = train_features(model)[:20]
     torch.testing.assert_close(scaled.predict_features(rows), expected.score(rows), rtol=1e-6, atol=1e-7)
 
 
-def test_out_of_distribution_labels_are_left_out_of_the_fit(model: Classifier, fitted: PNML) -> None:
-    strange = TensorDataset(inputs(40, seed=3, scale=9), torch.full((40,), -1))
-    both = PNML(encoder=model.features, head=model.fc).fit(DataLoader(ConcatDataset([TRAIN, strange]), batch_size=20))
+def test_fit_ignores_samples_of_negative_label(model: Classifier, fitted: PNML) -> None:
+    ood = TensorDataset(inputs(40, seed=3, scale=9), torch.full((40,), -1))
+    both = PNML(encoder=model.features, head=model.fc).fit(DataLoader(ConcatDataset([TRAIN, ood]), batch_size=20))
     x = inputs(10, seed=1)
     torch.testing.assert_close(both(x), fitted(x), rtol=1e-5, atol=1e-7)
-    with pytest.raises(ValueError, match="no in-distribution sample"):
-        PNML(encoder=model.features, head=model.fc).fit(DataLoader(strange, batch_size=20))
+    with pytest.raises(ValueError, match="at least one in-distribution sample"):
+        PNML(encoder=model.features, head=model.fc).fit(DataLoader(ood, batch_size=20))
 
 
-def test_their_metrics_take_its_scores(fitted: PNML) -> None:
+def test_metrics_of_pytorch_ood_accept_the_scores(fitted: PNML) -> None:
     x, y = torch.cat([inputs(60, seed=1), inputs(40, seed=2, scale=4)]), torch.tensor([0] * 60 + [-1] * 40)
     metrics = theirs.metrics.OODMetrics()
     for start in range(0, 100, 25):
@@ -88,40 +88,40 @@ def test_their_metrics_take_its_scores(fitted: PNML) -> None:
     assert metrics.compute()["AUROC"] == pytest.approx(roc_auc_score(y < 0, fitted(x).numpy()), abs=1e-6)
 
 
-class Made(benchmark.Benchmark):  # type: ignore[misc, name-defined]  # the package has no types
-    """A benchmark of theirs on made inputs."""
+class SyntheticBenchmark(benchmark.Benchmark):  # type: ignore[misc, name-defined]  # the package has no types
+    """A benchmark of pytorch-ood on synthetic inputs."""
 
     ood_names = ("wide", "narrow")
 
     def train_set(self) -> TensorDataset:
         return TRAIN
 
-    def test_sets(self, known: bool = True, unknown: bool = True) -> list[Any]:  # noqa: FBT001, FBT002 - theirs
+    def test_sets(self, known: bool = True, unknown: bool = True) -> list[Any]:  # noqa: FBT001, FBT002 - signature of pytorch-ood
         ind = TensorDataset(inputs(60, seed=1), torch.zeros(60, dtype=torch.long))
         oods = [TensorDataset(inputs(40, seed=2, scale=s), torch.full((40,), -1)) for s in (4.0, 0.1)]
         return [ConcatDataset([ind, ood]) for ood in oods]
 
 
-def test_their_benchmark_runs_it_in_place_of_their_own(model: Classifier) -> None:
-    made = Made()
-    loader = DataLoader(made.train_set(), batch_size=50)
+def test_benchmark_of_pytorch_ood_agrees_with_its_own_pnml(model: Classifier) -> None:
+    synthetic = SyntheticBenchmark()
+    loader = DataLoader(synthetic.train_set(), batch_size=50)
     own = theirs.detector.PNML(encoder=model.features, head=model.fc).fit(loader)
-    ours = PNML(encoder=model.features, head=model.fc, embedding_scale="paper").fit(loader)  # theirs knows no other
-    found = made.evaluate([own, ours], loader_kwargs={"batch_size": 30}, cache=True)
+    ours = PNML(encoder=model.features, head=model.fc, embedding_scale="paper").fit(loader)  # the scale of pytorch-ood
+    found = synthetic.evaluate([own, ours], loader_kwargs={"batch_size": 30}, cache=True)
     assert [result["Dataset"] for result in found] == ["wide", "wide", "narrow", "narrow"]
-    for first, second in zip(found[::2], found[1::2], strict=True):  # well-conditioned features: they agree
+    for first, second in zip(found[::2], found[1::2], strict=True):  # the features are well conditioned
         assert first["AUROC"] == pytest.approx(second["AUROC"], abs=0.01)
 
 
 def ill_conditioned(n: int, seed: int, small: float) -> Tensor:
-    """Give float32 features of which half the directions are ``small``, turned so that no column is."""
+    """Return float32 features with half of the directions scaled by ``small``, after a random rotation."""
     rng = np.random.default_rng(seed)
     spread = np.where(np.arange(FEATURES) < FEATURES // 2, 1.0, small)
-    turned, _ = np.linalg.qr(np.random.default_rng(99).normal(size=(FEATURES, FEATURES)))
-    return torch.from_numpy((rng.normal(size=(n, FEATURES)) * spread) @ turned).float()
+    rotation, _ = np.linalg.qr(np.random.default_rng(99).normal(size=(FEATURES, FEATURES)))
+    return torch.from_numpy((rng.normal(size=(n, FEATURES)) * spread) @ rotation).float()
 
 
-def test_small_directions_are_kept_where_a_float32_inverse_cuts_them_off(model: Classifier) -> None:
+def test_small_directions_are_used_unlike_in_a_float32_inverse(model: Classifier) -> None:
     train, labels = ill_conditioned(2000, seed=0, small=1e-4), torch.zeros(2000)
     ind, ood = ill_conditioned(200, seed=1, small=1e-4), ill_conditioned(200, seed=2, small=1e-2)
     rows, is_ood = torch.cat([ind, ood]), [0] * 200 + [1] * 200
@@ -135,14 +135,14 @@ def test_small_directions_are_kept_where_a_float32_inverse_cuts_them_off(model: 
     assert np.median(own.predict_features(ood).numpy() * np.log(CLASSES) / exact[200:]) < 0.1
 
 
-def test_what_cannot_be_used_is_refused(model: Classifier) -> None:
-    with pytest.raises(TypeError, match="head is a Sequential: give the model's last"):
+def test_invalid_head_or_missing_encoder_raises(model: Classifier) -> None:
+    with pytest.raises(TypeError, match=r"head is a Sequential: expected the last nn.Linear"):
         PNML(encoder=None, head=nn.Sequential(model.fc))  # type: ignore[arg-type]
     with pytest.raises(theirs.api.ModelNotSetException):
         PNML(encoder=None, head=model.fc).fit(DataLoader(TRAIN, batch_size=50))
 
 
-def test_features_of_zeros_are_left_out(model: Classifier, fitted: PNML) -> None:
+def test_fit_leaves_out_zero_features_with_a_warning(model: Classifier, fitted: PNML) -> None:
     rows = torch.cat([torch.zeros(3, FEATURES), train_features(model)])
     with pytest.warns(ZeroEmbeddingWarning, match="3 of [0-9]+ training rows have norm 0"):
         other = PNML(None, model.fc).fit_features(rows, torch.zeros(len(rows)))

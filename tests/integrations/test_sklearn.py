@@ -1,3 +1,5 @@
+"""Test the scikit-learn estimators against explicit refitting and scikit-learn's own checks."""
+
 from __future__ import annotations
 
 import pickle
@@ -35,7 +37,7 @@ LINEAR = [
 ]
 
 
-@parametrize_with_checks(  # type: ignore[untyped-decorator]  # scikit-learn carries no types
+@parametrize_with_checks(  # type: ignore[untyped-decorator]  # scikit-learn has no types
     [
         PNMLClassifier(),
         PNMLClassifier(LinearDiscriminantAnalysis()),
@@ -43,7 +45,7 @@ LINEAR = [
         PNMLOutlierDetector(RidgeClassifier(), contamination=0.25),
     ]
 )
-def test_scikit_learns_own_checks(estimator: Any, check: Any) -> None:
+def test_estimators_pass_the_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)
 
 
@@ -65,8 +67,8 @@ def genies(p: Matrix, t: Matrix) -> Matrix:
     return np.asarray(p / (p + p ** t[:, None] * (1 - p)))
 
 
-class LeastSquares(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn carries no types
-    """Regress smoothed log one-hot targets: the layer for which the theorem is exact."""
+class LeastSquares(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Least-squares regression on smoothed log one-hot targets, for which the theorem is exact."""
 
     def fit(self, X: Matrix, y: Matrix) -> LeastSquares:
         self.classes_ = np.unique(y)
@@ -80,9 +82,9 @@ class LeastSquares(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
 
 
 def refitted_genies(model: LeastSquares, X: Matrix, x: Matrix) -> Matrix:
-    """Refit the layer once for every row of ``x`` and every class, with the row added under that class.
+    """Return genie probabilities from refitting the layer with each row of ``x`` added under each class.
 
-    Only the assumed class's weights learn from the added row; their target is the logit of probability one.
+    Only the weights of that class are refitted; their target is the logit of probability one.
     """
     result = np.empty((len(x), len(model.classes_)))
     for i, row in enumerate(with_constant(x)):
@@ -96,7 +98,7 @@ def refitted_genies(model: LeastSquares, X: Matrix, x: Matrix) -> Matrix:
     return result
 
 
-def test_q_and_regret_are_those_of_refitting_with_every_label() -> None:
+def test_probabilities_and_regret_equal_those_of_refitting_with_every_label() -> None:
     X, y = iris()
     fresh = np.random.default_rng(0).normal(scale=3, size=(10, 4))
     classifier = PNMLClassifier(LeastSquares()).fit(X, y)
@@ -107,7 +109,7 @@ def test_q_and_regret_are_those_of_refitting_with_every_label() -> None:
 
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("model", LINEAR, ids=repr)
-def test_q_follows_from_the_models_own_scores(model: Any, classes: int) -> None:
+def test_probabilities_and_regret_follow_from_the_scores_of_the_model(model: Any, classes: int) -> None:
     X, y = iris(classes)
     fresh = np.random.default_rng(0).normal(scale=2, size=(30, 4))
     classifier = PNMLClassifier(model).fit(X, y)
@@ -128,39 +130,39 @@ def test_q_follows_from_the_models_own_scores(model: Any, classes: int) -> None:
 
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("model", [LogisticRegression(), LinearDiscriminantAnalysis()], ids=repr)
-def test_p_is_predict_proba_where_the_model_is_a_softmax(model: Any, classes: int) -> None:
+def test_model_probabilities_equal_predict_proba_of_softmax_models(model: Any, classes: int) -> None:
     X, y = iris(classes)
     classifier = PNMLClassifier(model).fit(X, y)
     p = clone(model).fit(X, y).predict_proba(X)
     np.testing.assert_allclose(classifier.detector_(with_constant(X)).probabilities, p, atol=1e-12)
 
 
-def test_regret_knows_neither_origin_nor_units() -> None:
+def test_regret_is_invariant_to_affine_maps_of_the_features() -> None:
     X, y = iris()
     rng = np.random.default_rng(0)
-    moved = X @ rng.normal(size=(4, 4)) + 100
+    mapped = X @ rng.normal(size=(4, 4)) + 100
     regret = PNMLClassifier(LinearDiscriminantAnalysis()).fit(X, y).regret(X)
-    again = PNMLClassifier(LinearDiscriminantAnalysis()).fit(moved, y).regret(moved)
+    again = PNMLClassifier(LinearDiscriminantAnalysis()).fit(mapped, y).regret(mapped)
     np.testing.assert_allclose(again, regret, rtol=1e-5)
 
 
-def test_labels_may_be_words_and_the_columns_follow_classes() -> None:
+def test_string_labels_and_columns_follow_classes() -> None:
     X, y = iris()
-    words = np.array(["setosa", "versicolor", "virginica"])
-    classifier = PNMLClassifier().fit(X, words[y])
-    assert (classifier.classes_ == words).all()
-    assert (classifier.predict(X) == words[classifier.predict_proba(X).argmax(axis=1)]).all()
-    assert classifier.score(X, words[y]) > 0.95
+    names = np.array(["setosa", "versicolor", "virginica"])
+    classifier = PNMLClassifier().fit(X, names[y])
+    assert (classifier.classes_ == names).all()
+    assert (classifier.predict(X) == names[classifier.predict_proba(X).argmax(axis=1)]).all()
+    assert classifier.score(X, names[y]) > 0.95
 
 
-def test_float32_features_give_float32_answers() -> None:
+def test_float32_features_return_float32_regret() -> None:
     X, y = iris()
     narrow = PNMLClassifier().fit(X.astype(np.float32), y)
     assert narrow.regret(X.astype(np.float32)).dtype == np.float32
     np.testing.assert_allclose(narrow.regret(X.astype(np.float32)), PNMLClassifier().fit(X, y).regret(X), rtol=1e-2)
 
 
-def test_it_stands_in_pipelines_grid_searches_clones_and_pickles() -> None:
+def test_classifier_works_in_pipelines_grid_searches_clones_and_pickles() -> None:
     X, y = load_iris(return_X_y=True)
     pipeline = make_pipeline(StandardScaler(), PNMLClassifier(LogisticRegression()))
     search = GridSearchCV(
@@ -172,11 +174,11 @@ def test_it_stands_in_pipelines_grid_searches_clones_and_pickles() -> None:
     expected = best[-1].regret(best[:-1].transform(X))
     again = clone(best).fit(X, y)
     assert (again[-1].regret(again[:-1].transform(X)) == expected).all()
-    thawed = pickle.loads(pickle.dumps(best))  # noqa: S301  # scikit-learn's users pickle; these bytes are our own
-    assert (thawed[-1].regret(thawed[:-1].transform(X)) == expected).all()
+    restored = pickle.loads(pickle.dumps(best))  # noqa: S301 - own bytes
+    assert (restored[-1].regret(restored[:-1].transform(X)) == expected).all()
 
 
-def test_the_callers_estimator_is_left_unfitted() -> None:
+def test_fit_does_not_change_the_estimator_passed_in() -> None:
     model = LogisticRegression()
     PNMLClassifier(model).fit(*iris())
     PNMLOutlierDetector(model).fit(*iris())
@@ -186,26 +188,30 @@ def test_the_callers_estimator_is_left_unfitted() -> None:
 @pytest.mark.parametrize(
     ("estimator", "classes", "message"),
     [
-        (GaussianNB(), 3, "linear classifier, with coef_ .* got GaussianNB"),
-        (LinearRegression(), 3, "got LinearRegression"),
-        (make_pipeline(StandardScaler(), LogisticRegression()), 3, "got Pipeline. Pipelines .* go around"),
-        (SVC(kernel="linear"), 3, "SVC predicts is not the one with the largest"),
-        (SVC(kernel="linear", decision_function_shape="ovo"), 3, "SVC predicts is not the one with the largest"),
-        (SVC(kernel="linear"), 4, "one row of coef_ per class: SVC has 6 for 4"),
+        (GaussianNB(), 3, "estimator is a GaussianNB: expected a linear classifier"),
+        (LinearRegression(), 3, "estimator is a LinearRegression"),
+        (
+            make_pipeline(StandardScaler(), LogisticRegression()),
+            3,
+            "estimator is a Pipeline.* Put PNMLClassifier into pipelines",
+        ),
+        (SVC(kernel="linear"), 3, "predictions of SVC are not the classes of largest"),
+        (SVC(kernel="linear", decision_function_shape="ovo"), 3, "predictions of SVC are not the classes of largest"),
+        (SVC(kernel="linear"), 4, "coef_ of SVC has 6 rows: expected one per class, 4"),
     ],
 )
-def test_what_is_no_linear_classifier_is_refused(estimator: Any, classes: int, message: str) -> None:
+def test_fit_raises_for_models_that_are_not_linear_classifiers(estimator: Any, classes: int, message: str) -> None:
     X, y = load_digits(return_X_y=True)
     with pytest.raises(ValueError, match=message):
         PNMLClassifier(estimator).fit(X[y < classes], y[y < classes])
 
 
-def test_a_linear_svc_of_two_classes_is_welcome() -> None:
+def test_linear_svc_of_two_classes_is_accepted() -> None:
     X, y = iris(2)
     assert PNMLClassifier(SVC(kernel="linear")).fit(X, y).score(X, y) == 1
 
 
-def test_nothing_is_said_before_fit() -> None:
+def test_methods_before_fit_raise() -> None:
     for method in ("predict", "predict_proba", "regret"):
         with pytest.raises(NotFittedError):
             getattr(PNMLClassifier(), method)(np.ones((1, 2)))
@@ -216,28 +222,28 @@ def test_nothing_is_said_before_fit() -> None:
 
 @pytest.fixture(scope="module")
 def digits() -> dict[str, Matrix]:
-    """Split the digits 0 to 7 into training and test rows, beside rows that a classifier of them knows nothing of."""
+    """Return training and test rows of the digits 0 to 7, and three kinds of out-of-distribution rows."""
     X, y = load_digits(return_X_y=True)
     X = X / 16
     train, test, labels, _ = train_test_split(X[y < 8], y[y < 8], random_state=0, stratify=y[y < 8])
-    turned = np.rot90(test.reshape(-1, 8, 8), axes=(1, 2)).reshape(-1, 64)
+    rotated = np.rot90(test.reshape(-1, 8, 8), axes=(1, 2)).reshape(-1, 64)
     noise = np.random.default_rng(0).uniform(size=(300, 64))
-    return {"train": train, "labels": labels, "test": test, "unseen": X[y >= 8], "turned": turned, "noise": noise}
+    return {"train": train, "labels": labels, "test": test, "unseen": X[y >= 8], "rotated": rotated, "noise": noise}
 
 
-def auroc(score: Any, normal: Matrix, strange: Matrix) -> float:
-    truth = np.repeat([0, 1], [len(normal), len(strange)])
-    return float(roc_auc_score(truth, np.concatenate([score(normal), score(strange)])))
+def auroc(score: Any, normal: Matrix, outliers: Matrix) -> float:
+    truth = np.repeat([0, 1], [len(normal), len(outliers)])
+    return float(roc_auc_score(truth, np.concatenate([score(normal), score(outliers)])))
 
 
-def test_digits_never_seen_have_the_larger_regret(digits: dict[str, Matrix]) -> None:
+def test_regret_is_larger_for_unseen_digits_rotations_and_noise(digits: dict[str, Matrix]) -> None:
     classifier = PNMLClassifier(LogisticRegression(max_iter=1000)).fit(digits["train"], digits["labels"])
     assert auroc(classifier.regret, digits["test"], digits["unseen"]) > 0.9
-    assert auroc(classifier.regret, digits["test"], digits["turned"]) > 0.99
+    assert auroc(classifier.regret, digits["test"], digits["rotated"]) > 0.99
     assert auroc(classifier.regret, digits["test"], digits["noise"]) > 0.99
 
 
-def test_the_outlier_detector_stands_beside_isolation_forest(digits: dict[str, Matrix]) -> None:
+def test_outlier_detector_has_the_interface_of_isolation_forest_and_higher_auroc(digits: dict[str, Matrix]) -> None:
     ours = PNMLOutlierDetector(LogisticRegression(max_iter=1000)).fit(digits["train"], digits["labels"])
     forest = IsolationForest(random_state=0, contamination=0.1).fit(digits["train"])
     for detector in (ours, forest):
@@ -252,7 +258,7 @@ def test_the_outlier_detector_stands_beside_isolation_forest(digits: dict[str, M
     assert unseen[0] > unseen[1] + 0.2
 
 
-def test_with_labels_the_score_is_the_negative_regret() -> None:
+def test_outlier_scores_with_labels_are_negative_regrets() -> None:
     X, y = iris()
     detector = PNMLOutlierDetector(contamination=0.2).fit(X, y)
     assert (detector.score_samples(X) == -PNMLClassifier().fit(X, y).regret(X)).all()
@@ -261,7 +267,7 @@ def test_with_labels_the_score_is_the_negative_regret() -> None:
     assert (PNMLOutlierDetector(contamination=0.2).fit_predict(X) != detector.predict(X)).any()
 
 
-def test_without_labels_rows_are_sorted_by_mahalanobis_distance() -> None:
+def test_outlier_scores_without_labels_rank_by_mahalanobis_distance() -> None:
     X, _ = iris()
     fresh = np.random.default_rng(0).normal(scale=3, size=(50, 4))
     detector = PNMLOutlierDetector().fit(X)
@@ -272,12 +278,12 @@ def test_without_labels_rows_are_sorted_by_mahalanobis_distance() -> None:
 
 
 @pytest.mark.parametrize("contamination", [0, 0.6, -1])
-def test_impossible_contamination_is_refused(contamination: float) -> None:
-    with pytest.raises(ValueError, match=rf"in \(0, 0\.5\]; got {contamination}"):
+def test_contamination_out_of_range_raises(contamination: float) -> None:
+    with pytest.raises(ValueError, match=rf"contamination is {contamination}: .*in \(0, 0\.5\]"):
         PNMLOutlierDetector(contamination=contamination).fit(*iris())
 
 
-def test_the_detector_inside_is_an_ordinary_one() -> None:
+def test_detector_attribute_returns_the_same_regret() -> None:
     X, y = iris()
     classifier = PNMLClassifier().fit(X, y)
     assert isinstance(classifier.detector_, Detector)

@@ -1,5 +1,5 @@
-"""Ways into and out of other packages for out-of-distribution detection, one module per package.
+"""Adapters to other packages, one module each.
 
-``pnml.integrations.pytorch_ood.PNML`` is a detector for code written for pytorch-ood, and
-``pnml.integrations.openood.PNMLPostprocessor`` a postprocessor for OpenOOD's evaluator.
+``sklearn.PNMLClassifier`` and ``sklearn.PNMLOutlierDetector`` are scikit-learn estimators, ``pytorch_ood.PNML`` is a
+detector of pytorch-ood, and ``openood.PNMLPostprocessor`` is a postprocessor for the evaluator of OpenOOD.
 """

@@ -1,4 +1,4 @@
-"""The pytorch-ood package, imported also where torchvision came without its compiled operators."""
+"""Import pytorch-ood, also if the compiled operators of torchvision cannot be loaded."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import torch
 
 from pnml.backend.extras import require
 
-_kept: list[torch.library.Library] = []  # a library takes its schemas with it when it is forgotten
+_libraries: list[torch.library.Library] = []  # a library that is garbage-collected removes its operators
 
 
 def import_pytorch_ood(what: str) -> Any:
-    """Import pytorch-ood, or say how to install it; ``what`` names what needs it.
+    """Return the module; raise an ``ImportError`` with the install command, in which ``what`` needs it, if missing.
 
     >>> import_pytorch_ood("this example").detector.KNN.__name__
     'KNN'
@@ -27,13 +27,13 @@ def import_pytorch_ood(what: str) -> Any:
 
 
 def _declare_torchvision_operators() -> None:
-    """Declare the two operators that torchvision's Python code refers to when it is imported.
+    """Declare the two operators that torchvision refers to at import.
 
-    A torchvision built for another PyTorch cannot load its compiled part, and then fails to import. Its datasets and
-    transforms, which is what pytorch-ood uses of it, do without that part.
+    A torchvision built for another version of PyTorch cannot load its compiled operators and then fails to import. Its
+    datasets and transforms, which pytorch-ood uses, do not need them.
     """
     library = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
     for operator in ("nms", "qnms"):
         schema = f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
         library.define(schema)  # type: ignore[no-untyped-call]
-    _kept.append(library)
+    _libraries.append(library)

@@ -1,7 +1,7 @@
-"""pNML for OpenOOD's evaluator: a postprocessor with the interface of OpenOOD 1.5.
+"""A postprocessor with the interface of OpenOOD 1.5.
 
-``Evaluator(net, id_name="cifar10", postprocessor=PNMLPostprocessor())`` is all that changes. Where OpenOOD is
-installed the class inherits from its ``BasePostprocessor``, on which the evaluator insists.
+Pass it to the evaluator: ``Evaluator(net, id_name="cifar10", postprocessor=PNMLPostprocessor())``. If OpenOOD is
+installed, the class inherits from its ``BasePostprocessor``, as the evaluator requires.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 
 from pnml.backend.progress import track
 from pnml.core.detector import Detector
-from pnml.integrations._learn import learn
+from pnml.integrations._fit import fit_batches
 from pnml.pytorch.guard import device_of
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Batches = Iterable[Mapping[str, Tensor]]
 
 
-def _base() -> type:
+def _base_class() -> type:
     try:
         base: type = import_module("openood.postprocessors").BasePostprocessor
     except ImportError:
@@ -36,19 +36,19 @@ def _base() -> type:
     return base
 
 
-class PNMLPostprocessor(_base()):  # type: ignore[misc]  # known when OpenOOD is, or is not, there
-    """The pNML regret as a postprocessor of OpenOOD: its confidence is the regret in nats, negated.
+class PNMLPostprocessor(_base_class()):  # type: ignore[misc]  # depends on whether OpenOOD is installed
+    """The pNML regret as a postprocessor of OpenOOD: the confidence is the negated regret in nats.
 
-    A network must give what OpenOOD's do: ``net(data, return_feature=True)`` the logits (n, C) and the features (n, M)
-    that enter the last layer, and ``net.get_fc()`` that layer's weight (C, M) and bias (C,).
+    The network must have the interface of OpenOOD's networks: ``net(data, return_feature=True)`` returns the logits
+    (n, C) and the inputs of the last layer (n, M), and ``net.get_fc()`` the weight (C, M) and bias (C,) of that layer.
 
     Args:
-        config: OpenOOD's configuration, which holds nothing that the regret needs.
-        embedding_scale: as of :class:`pnml.Detector`.
+        config: OpenOOD's configuration, which is not used.
+        embedding_scale: that of :class:`pnml.Detector`.
 
     Attributes:
-        detector: the :class:`pnml.Detector` inside, None before :meth:`setup`; it can be calibrated and saved.
-        APS_mode: False, for there is no hyper-parameter to search for.
+        detector: the :class:`pnml.Detector`, None before :meth:`setup`; it can be calibrated and saved.
+        APS_mode: False, because there is no hyper-parameter to search for.
     """
 
     APS_mode = False
@@ -60,7 +60,7 @@ class PNMLPostprocessor(_base()):  # type: ignore[misc]  # known when OpenOOD is
         self.detector: Detector | None = None
 
     def setup(self, net: nn.Module, id_loader_dict: Mapping[str, Batches], ood_loader_dict: Any) -> None:
-        """Learn from ``id_loader_dict["train"]`` in one streaming pass, once; no OOD sample is looked at."""
+        """Fit on ``id_loader_dict["train"]`` in one pass, unless already fitted; OOD samples are not used."""
         del ood_loader_dict
         if self.detector is not None:
             return
@@ -68,11 +68,11 @@ class PNMLPostprocessor(_base()):  # type: ignore[misc]  # known when OpenOOD is
         detector = Detector(*net.get_fc(), embedding_scale=self.embedding_scale)  # type: ignore[operator]
         with torch.no_grad():
             images = (batch["data"].to(device_of(net)) for batch in track(id_loader_dict["train"], "pNML setup"))
-            self.detector = learn(detector, (net(x, return_feature=True)[1] for x in images))
+            self.detector = fit_batches(detector, (net(x, return_feature=True)[1] for x in images))
 
     @torch.no_grad()
     def postprocess(self, net: nn.Module, data: Tensor) -> tuple[Tensor, Tensor]:
-        """Give the predicted classes and the confidences, each of shape (n,): larger = more in-distribution."""
+        """Return the predicted classes and the confidences, each of shape (n,): larger = more in-distribution."""
         if self.detector is None:
             raise ValueError("the postprocessor is not fitted: call setup(net, id_loader_dict, ood_loader_dict) first")
         logits, features = net(data, return_feature=True)
@@ -82,12 +82,12 @@ class PNMLPostprocessor(_base()):  # type: ignore[misc]  # known when OpenOOD is
         self,
         net: nn.Module,
         data_loader: Batches,
-        progress: bool = True,  # noqa: FBT001, FBT002 - their signature
+        progress: bool = True,  # noqa: FBT001, FBT002 - OpenOOD's signature
     ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]:
-        """Give predicted classes, confidences and labels of everything a loader holds, each of shape (n,)."""
-        found: list[tuple[Tensor, ...]] = []
+        """Return predicted classes, confidences and labels of all samples of a loader, each of shape (n,)."""
+        batches: list[tuple[Tensor, ...]] = []
         for batch in track(data_loader, "pNML", shown=progress):
             predictions, confidences = self.postprocess(net, batch["data"].to(device_of(net)))
-            found.append((predictions, confidences, batch["label"]))
-        predicted, confidence, label = (torch.cat(column).cpu().numpy() for column in zip(*found, strict=True))
+            batches.append((predictions, confidences, batch["label"]))
+        predicted, confidence, label = (torch.cat(column).cpu().numpy() for column in zip(*batches, strict=True))
         return predicted.astype(int), confidence, label.astype(int)

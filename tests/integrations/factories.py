@@ -1,3 +1,5 @@
+"""A small classifier and its inputs for the tests of the adapters."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -14,7 +16,7 @@ CLASSES, FEATURES = 4, 20
 
 
 class Classifier(nn.Module):
-    """A classifier with its features and its last layer apart, as both packages like them."""
+    """A classifier with separate features and last layer, as both packages require."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,6 +47,6 @@ def inputs(n: int, seed: int, scale: float = 1.0) -> Tensor:
 
 
 def naive_regret(rows: Tensor, train: Tensor, head: nn.Linear, embedding_scale: str = "auto") -> np.ndarray:
-    """The theorem in float64, from the training rows themselves."""
-    weight, bias, seen, fresh = (t.detach().double().numpy() for t in (head.weight, head.bias, train, rows))
-    return by_pseudo_inverse(weight, bias, seen, fresh, embedding_scale)["regret"]
+    """Return the regret computed in float64 from the training rows."""
+    weight, bias, train_rows, test_rows = (t.detach().double().numpy() for t in (head.weight, head.bias, train, rows))
+    return by_pseudo_inverse(weight, bias, train_rows, test_rows, embedding_scale)["regret"]

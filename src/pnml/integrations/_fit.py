@@ -1,4 +1,4 @@
-"""Fit a detector on the batches of another library's loader."""
+"""Fit a detector on the batches of a data loader."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from pnml.core.detector import Detector
 
 
-def learn(detector: Detector, batches: Iterable[Tensor]) -> Detector:
-    """Fit a detector on batches of features (n, M), and decompose what was summed.
+def fit_batches(detector: Detector, batches: Iterable[Tensor]) -> Detector:
+    """Fit a detector on batches of features (n, M), decompose their correlation, and return the detector.
 
     >>> import torch
     >>> from pnml import Detector
     >>> batches = torch.eye(4)[:, :3].split(2)
-    >>> learn(Detector(torch.eye(3), embedding_scale="natural"), batches).correlation.count
+    >>> fit_batches(Detector(torch.eye(3), embedding_scale="natural"), batches).correlation.count
     4
     """
     for features in batches:
         detector.partial_fit(features)
     if detector.correlation.count == 0:
         raise ValueError("expected at least one in-distribution sample with features that are not all zero, got none")
-    _ = detector.subspace  # now, so that warnings come from the fit and the first score is fast
+    _ = detector.subspace  # warnings are raised during the fit, and the first score is fast
     return detector
