@@ -1,15 +1,19 @@
-# Two commands need nothing but Python 3.10 to 3.13: `make demo` and `make test`. Both set up .venv first.
+# `make demo` and `make test` need nothing but Python 3.10 to 3.13. Every command sets up .venv first.
 
 PYTHON ?= python3
 BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo check lint test cpus bench clean
 
 help:
-	@echo "make demo   set up .venv, show a real network pictures it does not know, and write a report of it"
-	@echo "make test   set up .venv and run every check: ruff, mypy, doctests, tests with coverage"
-	@echo "make bench  set up .venv and measure speed beside the peers (about ten minutes, on a quiet machine)"
+	@echo "make demo   run pnml demo on a real network and write its report to out/demo"
+	@echo "make check  ruff, mypy and the core of the tests: the inner loop, in about a minute"
+	@echo "make lint   ruff and mypy alone"
+	@echo "make test   every check: ruff, mypy, doctests, all tests with branch coverage, and what was skipped and why"
+	@echo "make cpus   the tests under six CPU settings (PATHS=tests/core for some of them)"
+	@echo "make bench  measure speed beside the peers (about ten minutes, on a quiet machine)"
 	@echo "make clean  remove .venv and everything the other commands made"
 
 .venv/base: pyproject.toml constraints.txt
@@ -33,9 +37,16 @@ lint: .venv/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+check: lint
+	@echo "== The core of the tests"
+	$(PYTEST) -q -n 2 -m "not slow" tests/core tests/backend tests/pytorch tests/test_architecture.py tests/test_metrics.py
+
 test: lint
-	@echo "== Tests and doctests, with branch coverage"
-	$(BIN)/python -m pytest -n auto --cov --cov-report=term
+	@echo "== Tests and doctests, with branch coverage; skipped tests are listed at the end"
+	$(PYTEST) -n auto --cov --cov-report=term
+
+cpus: .venv/installed
+	$(BIN)/python benchmarks/cpus.py $(PATHS)
 
 bench: .venv/installed
 	env -u OMP_NUM_THREADS $(BIN)/python benchmarks/speed.py

@@ -1,10 +1,15 @@
-"""For all tests: a torchvision without its compiled operators is made importable before anything asks for it."""
+"""For all tests: one thread per worker, and an importable torchvision."""
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # before NumPy and PyTorch are imported: they read these once
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
 
 from pnml.integrations._import import import_pytorch_ood
 
-with suppress(ImportError):  # where pytorch-ood is absent, nobody brought such a torchvision along
+with suppress(ImportError):  # pytorch-ood may bring a torchvision without its compiled operators
     import_pytorch_ood("the tests")
