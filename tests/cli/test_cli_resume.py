@@ -107,9 +107,9 @@ def test_full_disk_leaves_whole_parts_and_the_run_is_resumed(files: Files, monke
 
 
 def counted(method: Callable[..., Any], rows: list[int]) -> Callable[..., Any]:
-    def call(self: Detector, embeddings: Any) -> Any:
+    def call(self: Detector, embeddings: Any, **options: Any) -> Any:
         rows.append(len(embeddings))
-        return method(self, embeddings)
+        return method(self, embeddings, **options)
 
     return call
 

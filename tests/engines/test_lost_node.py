@@ -41,7 +41,7 @@ pytestmark = [
 
 FEATURES = 160  # sums of over 100 kB, which Ray keeps on the machine where they were made
 CHUNK_ROWS = 10
-ROWS = np.random.default_rng(0).normal(size=(4000, FEATURES)).astype(np.float32)
+ROWS = np.random.default_rng(0).normal(size=(4000, FEATURES))  # scored in float64, whatever the chunk
 NOTICED_SOON = {
     "health_check_initial_delay_ms": 0,
     "health_check_period_ms": 500,

@@ -20,11 +20,9 @@ from typer.testing import CliRunner, Result
 import pnml.engines.ranges
 import pnml.io.embeddings
 from pnml import Correlation, Detector
-from pnml.backend.arrays import to_numpy
 from pnml.cli.fit import fit as fit_command
 from pnml.cli.score import score as score_command
 from pnml.core.detector import ZeroEmbeddingWarning
-from pnml.core.theorem import log_softmax
 from pnml.engines import mapping
 from pnml.engines.jobs import SumJob, row_to_sums
 from pnml.engines.ranges import worker_ranges
@@ -92,11 +90,8 @@ def table_of_one_process(samples: Any, detector: Detector) -> pa.Table:
     for chunk in samples.chunks():
         if not len(chunk.ids):
             continue
-        table = detector(chunk.embeddings).to_table()
+        table = detector(chunk.embeddings, logits=chunk.logits).to_table()
         del table["xtg"]
-        if chunk.logits is not None:
-            p = np.exp(log_softmax(to_numpy(chunk.logits)))
-            table.update(prediction=p.argmax(axis=1), probability=p.max(axis=1))
         tables.append(pa.table({"id": chunk.ids, **table}))
     return pa.concat_tables(tables)
 
@@ -304,12 +299,12 @@ def test_commands_print_and_write_the_same_as_without_ray(tmp_path: Path, monkey
 
 def test_workers_run_jobs_and_name_missing_packages(tmp_path: Path) -> None:
     samples = open_embeddings(folder_of(tmp_path / "train"))
-    job = ray.put(ray.cloudpickle.dumps(SumJob(samples, FEATURES, unit_norm=False)))
+    job = ray.put(ray.cloudpickle.dumps(SumJob(samples, unit_norm=False)))
     row = mapping.JobActor()({"start": 0, "stop": 70}, job)
     statistic, _ = row_to_sums(row)
     np.testing.assert_allclose(statistic.matrix, ROWS[:70].T.astype(float) @ ROWS[:70], rtol=1e-12)
     images = embedded(write_images(tmp_path / "images", 6), guard(), batch=2)
-    job = ray.put(ray.cloudpickle.dumps(SumJob(images, None, unit_norm=True)))
+    job = ray.put(ray.cloudpickle.dumps(SumJob(images, unit_norm=True)))
     assert row_to_sums(mapping.JobActor()({"start": 0, "stop": 4}, job)).correlation.count == 4
     unknown = ray.put(b"cnowhere_to_be_found\nThing\n.")
     with pytest.raises(mapping.UserError, match=r"a worker cannot load the model .*install its package"):

@@ -96,13 +96,13 @@ class Inputs:
     batch_size: int
     strict: bool
 
-    def open_embeddings(self) -> EmbeddingFile:
-        """Open the embeddings."""
+    def open_embeddings(self, n_features: int) -> EmbeddingFile:
+        """Open the embeddings, which must have ``n_features`` features."""
         if self.embeddings is None or self.images is not None:
             raise typer.BadParameter(_EITHER)
         if any(given is not None for given in (self.model, self.weights, self.size, self.mean, self.std)):
             raise typer.BadParameter("--model, --weights, --size, --mean and --std go with --images only")
-        return open_embeddings(self.embeddings)
+        return open_embeddings(self.embeddings, n_features)
 
     def open_images(self, head_layer: str | None = None, embedding_scale: EmbeddingScale = "auto") -> EmbeddedImages:
         """Open the images and their model."""
@@ -127,7 +127,8 @@ class Inputs:
     def open_with_detector(self, path: Path) -> tuple[Samples, Detector]:
         """Open the samples and the detector for them, which must be of the last layer of the images' model."""
         if self.embeddings is not None:
-            return self.open_embeddings(), Detector.load(path)
+            detector = Detector.load(path)
+            return self.open_embeddings(detector.n_features), detector
         samples = self.open_images()
         return samples, samples.guard.load(path).fitted()
 

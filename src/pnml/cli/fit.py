@@ -90,7 +90,7 @@ def fit(
     last_layer: Detector | Guard
     if head is not None:
         last_layer = Detector(*read_head(head), embedding_scale=embedding_scale)
-        samples = inputs.open_embeddings()
+        samples = inputs.open_embeddings(last_layer.n_features)
     else:
         samples = inputs.open_images(head_layer, embedding_scale)
         last_layer = samples.guard

@@ -28,12 +28,11 @@ class SumJob:
     """Sum the statistic of a range; the attributes are the arguments of :func:`~pnml.engines.local.sum_rows`."""
 
     samples: Samples
-    width: int | None
     unit_norm: bool
 
     def __call__(self, start: int, stop: int) -> Row:
         """Return the sums as a row; see :func:`row_to_sums`."""
-        return sums_to_row(sum_rows(self.samples, start, stop, self.width, unit_norm=self.unit_norm))
+        return sums_to_row(sum_rows(self.samples, start, stop, unit_norm=self.unit_norm))
 
 
 @dataclass(frozen=True)

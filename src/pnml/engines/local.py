@@ -16,8 +16,8 @@ from pnml.core.detector import Detector
 from pnml.engines.ranges import local_ranges
 from pnml.engines.summary import Summary
 from pnml.io.fingerprint import fingerprint_detector
-from pnml.io.scores import score_chunk, score_writer
-from pnml.io.source import check_chunk
+from pnml.io.scores import empty_columns, score_columns, score_writer
+from pnml.io.source import locate_errors
 from pnml.io.store import Part, PartStore
 
 if TYPE_CHECKING:
@@ -57,9 +57,8 @@ def fit(samples: Samples, head: Detector | Guard, *, progress: bool = True) -> F
         head: a detector, or for images the guard of their model: its last layer and embedding scale are used.
         progress: show a progress bar on stderr.
     """
-    width = n_features(head)
-    sums = sum_rows(samples, 0, samples.count, width, unit_norm=uses_unit_norm(head), progress=progress)
-    return finish_fit(samples, head, sums)
+    unit_norm = head.embedding_scale != "natural"
+    return finish_fit(samples, head, sum_rows(samples, 0, samples.count, unit_norm=unit_norm, progress=progress))
 
 
 def calibrate(
@@ -72,10 +71,11 @@ def calibrate(
     """
     scores: list[NDArray[np.float64]] = []
     skipped: list[str] = []
-    for chunk in _chunks(samples, [(0, samples.count)], detector.n_features, "calibrate", progress=progress):
+    for chunk in _read(samples, [(0, samples.count)], "calibrate", progress=progress):
         skipped += chunk.skipped
         if len(chunk.ids):
-            scores.append(to_numpy(detector.score(chunk.embeddings, leave_one_out=leave_one_out)))
+            with locate_errors(chunk, samples.path):
+                scores.append(to_numpy(detector.score(chunk.embeddings, leave_one_out=leave_one_out)))
     check_decoded(samples, skipped)
     threshold = detector.set_threshold(
         np.concatenate(scores), false_alarm_rate=false_alarm_rate, leave_one_out=leave_one_out
@@ -108,25 +108,15 @@ def score(samples: Samples, detector: Detector, out: Path, *, restart: bool = Fa
     return summary
 
 
-def sum_rows(
-    samples: Samples, start: int, stop: int, width: int | None, *, unit_norm: bool, progress: bool = False
-) -> Sums:
-    """Sum the statistic of the rows from ``start`` to before ``stop``.
-
-    Args:
-        samples: the training set.
-        start: the first row.
-        stop: the row after the last.
-        width: the number M of features that embeddings must have; any when None.
-        unit_norm: scale every row to norm 1.
-        progress: show a progress bar on stderr.
-    """
+def sum_rows(samples: Samples, start: int, stop: int, *, unit_norm: bool, progress: bool = False) -> Sums:
+    """Sum the statistic of the rows from ``start`` to before ``stop``, scaled to norm 1 with ``unit_norm``."""
     correlation = Correlation(unit_norm=unit_norm)
     skipped: list[str] = []
-    for chunk in _chunks(samples, [(start, stop)], width, "fit", progress=progress):
+    for chunk in _read(samples, [(start, stop)], "fit", progress=progress):
         skipped += chunk.skipped
         if len(chunk.ids):
-            correlation.update(chunk.embeddings)
+            with locate_errors(chunk, samples.path):
+                correlation.update(chunk.embeddings)
     return Sums(correlation, tuple(skipped))
 
 
@@ -142,26 +132,20 @@ def score_rows(
     starts = {stop: start for start, stop in missing}
     tables: list[Columns] = []
     skipped: list[str] = []
-    for chunk in _chunks(samples, missing, detector.n_features, "score", progress=progress):
+    for chunk in _read(samples, missing, "score", progress=progress):
         skipped += chunk.skipped
-        tables.append(score_chunk(chunk, detector))
+        if len(chunk.ids):
+            with locate_errors(chunk, samples.path):
+                result = detector(chunk.embeddings, logits=chunk.logits)
+            tables.append(score_columns(chunk.ids, result))
         if chunk.stop in starts:
             rows = starts[chunk.stop], chunk.stop
+            tables = tables or [empty_columns(chunk.ids, is_calibrated=detector.threshold is not None)]
             part = Part({name: np.concatenate([table[name] for table in tables]) for name in tables[0]}, skipped)
             store.write(*rows, part)
             summaries[rows] = Summary.of(part)
             tables, skipped = [], []
     return sum((summaries[rows] for rows in ranges), Summary())
-
-
-def n_features(head: Detector | Guard) -> int | None:
-    """Return the width that embeddings must have; None for a model, which makes its own."""
-    return head.n_features if isinstance(head, Detector) else None
-
-
-def uses_unit_norm(head: Detector | Guard) -> bool:
-    """Return whether the statistic is of embeddings scaled to norm 1."""
-    return head.embedding_scale != "natural"
 
 
 def finish_fit(samples: Samples, head: Detector | Guard, sums: Sums) -> Fit:
@@ -184,16 +168,13 @@ def check_decoded(samples: Samples, skipped: Sequence[str]) -> None:
         raise ValueError(f"none of the {samples.count:,} images of {samples.path} decodes")
 
 
-def _chunks(
-    samples: Samples, ranges: Sequence[Range], width: int | None, what: str, *, progress: bool
-) -> Iterator[Chunk]:
-    """Yield the checked chunks of ranges, under a progress bar."""
+def _read(samples: Samples, ranges: Sequence[Range], what: str, *, progress: bool) -> Iterator[Chunk]:
+    """Yield the chunks of ranges, under a progress bar."""
     total = sum(-(-(stop - start) // samples.chunk_rows) for start, stop in ranges)
-    for chunk in track(_read(samples, ranges), what, shown=progress and total > 0, total=total):
-        yield check_chunk(chunk, samples.path, width)
+    return track(_chunks(samples, ranges), what, shown=progress and total > 0, total=total)
 
 
-def _read(samples: Samples, ranges: Sequence[Range]) -> Iterator[Chunk]:
+def _chunks(samples: Samples, ranges: Sequence[Range]) -> Iterator[Chunk]:
     """Yield the chunks of ranges; where one range ends at the start of the next, reading goes on."""
     chunks: Iterator[Chunk] = iter(())
     position = -1

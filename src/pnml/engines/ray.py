@@ -20,7 +20,7 @@ from pnml.backend.progress import track
 from pnml.core.detector import Detector
 from pnml.engines.cluster import cluster
 from pnml.engines.jobs import ScoreJob, SumJob, row_to_sums
-from pnml.engines.local import check_decoded, finish_fit, manifest, n_features, uses_unit_norm
+from pnml.engines.local import check_decoded, finish_fit, manifest
 from pnml.engines.mapping import map_ranges
 from pnml.engines.ranges import worker_ranges
 from pnml.engines.summary import Summary
@@ -121,7 +121,7 @@ def fit_samples(samples: Samples, head: Detector | Guard, *, cpus: int | None = 
 
 def sum_samples(samples: Samples, head: Detector | Guard, *, cpus: int | None = None, progress: bool = True) -> Sums:
     """Sum the statistic of all samples: one partial sum per range, added in a tree on the workers."""
-    job = SumJob(_portable(samples), n_features(head), uses_unit_norm(head))
+    job = SumJob(_portable(samples), unit_norm=head.embedding_scale != "natural")
     ranges = worker_ranges(samples)
     with cluster(cpus) as ray:
         add = ray.remote(num_cpus=0, max_retries=-1)(add_tables)  # waits for no core, and is retried like a range
@@ -160,7 +160,7 @@ def _open(
         return source
     path = path_or_uri(str(source))
     if isinstance(head, Detector):
-        return open_embeddings(path)
+        return open_embeddings(path, head.n_features)
     return EmbeddedImages(
         open_images(path), batch_size, preparation or Preparation(), guard=head, strict=False, model={}
     )

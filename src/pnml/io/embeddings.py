@@ -53,10 +53,14 @@ class EmbeddingFile(Samples):
         return {"input": self.reader.fingerprint()}
 
 
-def open_embeddings(path: PathOrUri) -> EmbeddingFile:
+def open_embeddings(path: PathOrUri, n_features: int | None = None) -> EmbeddingFile:
     """Open embeddings: an ``.npy``, ``.npz`` or ``.parquet`` file, a folder of ``.parquet`` files, or a URI of parquet.
 
     The files of a folder are one table, in the order of their paths.
+
+    Args:
+        path: a path or a URI.
+        n_features: the width that embeddings must have; any when None.
     """
     if isinstance(path, str) or path.is_dir():
         reader = open_embeddings_parquet(path)
@@ -66,4 +70,9 @@ def open_embeddings(path: PathOrUri) -> EmbeddingFile:
         raise ValueError(f"{path} is no file of embeddings: expected one of {', '.join(_OPENERS)}, or a folder")
     if reader.count == 0 or reader.width == 0:
         raise ValueError(f"{path} is empty: {reader.count} rows of {reader.width} features")
+    if n_features not in {None, reader.width}:
+        raise ValueError(
+            f"{path} has embeddings of {reader.width} features, the head takes {n_features}: they are of another layer "
+            "or another network"
+        )
     return EmbeddingFile(reader, chunk_rows=max(1, CHUNK_BYTES // (8 * reader.width)))

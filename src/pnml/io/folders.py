@@ -1,10 +1,10 @@
-"""A flat folder of files that are whole or absent, on this machine or in an object store."""
+"""Flat folders of files that are whole or absent, on this machine or in an object store."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any
 
 from pnml.backend.extras import require
 from pnml.backend.files import atomic_path
@@ -14,23 +14,7 @@ if TYPE_CHECKING:
     from pnml.io.paths import PathOrUri
 
 
-class Folder(Protocol):
-    """The operations that the two kinds of folders share."""
-
-    def names(self) -> list[str]:
-        """Return the names of the files, sorted; none if the folder does not exist."""
-
-    def open(self, name: str) -> IO[bytes]:
-        """Open a file for reading; raise ``FileNotFoundError`` if it does not exist."""
-
-    def write(self, name: str, content: bytes) -> None:
-        """Write a file, which appears only when it is whole, and its folder."""
-
-    def delete(self, name: str) -> None:
-        """Delete a file."""
-
-
-def open_folder(path: PathOrUri) -> Folder:
+def open_folder(path: PathOrUri) -> LocalFolder | RemoteFolder:
     """Return the folder at a path or a URI, which need not exist yet."""
     if isinstance(path, Path):
         return LocalFolder(path.absolute())  # workers have other working folders
@@ -40,57 +24,56 @@ def open_folder(path: PathOrUri) -> Folder:
 
 @dataclass(frozen=True)
 class LocalFolder:
-    """A folder on a disk; files are written under another name and renamed."""
+    """A folder on a disk, for which no pyarrow is needed."""
 
     path: Path
 
     def names(self) -> list[str]:
-        """See :class:`Folder`."""
+        """Return the names of the files, sorted; none if the folder does not exist."""
         if self.path.is_file():
             raise ValueError(f"{self.path} is a file: expected a folder, or nothing yet")
         return sorted(file.name for file in self.path.iterdir()) if self.path.exists() else []
 
     def open(self, name: str) -> IO[bytes]:
-        """See :class:`Folder`."""
+        """Open a file for reading; raise ``FileNotFoundError`` if it does not exist."""
         return (self.path / name).open("rb")
 
     def write(self, name: str, content: bytes) -> None:
-        """See :class:`Folder`."""
+        """Write a file under another name and rename it, in a folder that is created if needed."""
         self.path.mkdir(parents=True, exist_ok=True)
         with atomic_path(self.path / name) as partial:
             partial.write_bytes(content)
 
     def delete(self, name: str) -> None:
-        """See :class:`Folder`."""
+        """Delete a file."""
         (self.path / name).unlink()
 
 
 @dataclass(frozen=True)
 class RemoteFolder:
-    """A folder in an object store, which shows a file when it is whole."""
+    """A folder in an object store, with the methods of :class:`LocalFolder`."""
 
     uri: str
     filesystem: Any
     path: str
 
     def names(self) -> list[str]:
-        """See :class:`Folder`."""
+        """Return the names of the files, sorted; none if the folder does not exist."""
         fs = require("pyarrow.fs", extra="parquet", what="writing parquet")
         if self.filesystem.get_file_info(self.path).type == fs.FileType.File:
             raise ValueError(f"{self.uri} is a file: expected a folder, or nothing yet")
         listing = self.filesystem.get_file_info(fs.FileSelector(self.path, allow_not_found=True))
         return sorted(info.base_name for info in listing)
 
-    def open(self, name: str) -> IO[bytes]:
-        """See :class:`Folder`."""
-        opened: IO[bytes] = self.filesystem.open_input_file(f"{self.path}/{name}")
-        return opened
+    def open(self, name: str) -> Any:
+        """Open a file for reading; raise ``FileNotFoundError`` if it does not exist."""
+        return self.filesystem.open_input_file(f"{self.path}/{name}")
 
     def write(self, name: str, content: bytes) -> None:
-        """See :class:`Folder`."""
+        """Write a file in one call; the store shows it when it is whole, so a killed writer leaves nothing."""
         with self.filesystem.open_output_stream(f"{self.path}/{name}") as file:
-            file.write(content)  # in one call, so that a killed writer never completes half a file
+            file.write(content)
 
     def delete(self, name: str) -> None:
-        """See :class:`Folder`."""
+        """Delete a file."""
         self.filesystem.delete_file(f"{self.path}/{name}")

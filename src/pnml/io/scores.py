@@ -1,40 +1,45 @@
-"""Compute tables of scores, and write them as parquet or CSV."""
+"""Tables of scores: from results to columns, and to parquet or CSV."""
 
 from __future__ import annotations
 
 import csv
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pnml.backend.arrays import to_numpy
 from pnml.backend.extras import require
-from pnml.core.theorem import log_softmax
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from pnml.core.detector import Detector
-    from pnml.io.source import Chunk
+    from numpy.typing import NDArray
+
+    from pnml.core.result import Result
     from pnml.io.store import Columns
 
-_COLUMNS = ("prediction", "probability", "regret", "p_value", "is_ood")
+_DTYPES: dict[str, type[Any]] = {
+    "prediction": np.int64,
+    "probability": np.float64,
+    "regret": np.float64,
+    "p_value": np.float64,
+    "is_ood": np.bool_,
+}
 
 
-def score_chunk(chunk: Chunk, detector: Detector) -> Columns:
-    """Return the table of scores of a chunk; prediction and probability are the model's own where it ran."""
-    if not len(chunk.ids):  # every image was skipped: no rows, but the same columns
-        one_row = replace(
-            chunk, embeddings=np.ones((1, detector.n_features), np.float32), logits=np.ones((1, 1)), ids=np.zeros(1)
-        )
-        return {name: column[:0] for name, column in score_chunk(one_row, detector).items()} | {"id": chunk.ids}
-    table = detector(chunk.embeddings).to_table()
-    if chunk.logits is not None:
-        log_p = log_softmax(to_numpy(chunk.logits))
-        table.update(prediction=log_p.argmax(axis=-1), probability=np.exp(log_p.max(axis=-1)))
-    return {"id": chunk.ids, **{name: table[name] for name in _COLUMNS if name in table}}
+def score_columns(ids: NDArray[Any], result: Result) -> Columns:
+    """Return the table of scores of a batch; p_value and is_ood once the detector is calibrated."""
+    values = {name: getattr(result, name) for name in _DTYPES if name != "probability"}
+    values["probability"] = to_numpy(result.probabilities).max(axis=-1)
+    found = {name: to_numpy(values[name], dtype) for name, dtype in _DTYPES.items() if values[name] is not None}
+    return {"id": ids, **found}
+
+
+def empty_columns(ids: NDArray[Any], *, is_calibrated: bool) -> Columns:
+    """Return a table of scores without rows, for a batch without a decodable image."""
+    names = [name for name in _DTYPES if is_calibrated or name not in {"p_value", "is_ood"}]
+    return {"id": ids, **{name: np.empty(0, _DTYPES[name]) for name in names}}
 
 
 def score_writer(out: Path) -> Callable[[Path, Iterable[Columns]], None]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import array_api_compat as compat
 import numpy as np
 
-from pnml.backend.arrays import to_numpy
+from pnml.backend.arrays import namespace, to_numpy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -94,27 +94,20 @@ class Samples(ABC):
         """Return what identifies the input and its processing, to notice a change between two runs."""
 
 
-def check_chunk(chunk: Chunk, path: PathOrUri, n_features: int | None) -> Chunk:
-    """Return the chunk, or raise ``ValueError`` with the first row that a detector cannot use.
-
-    Args:
-        chunk: as read.
-        path: the file it was read from, for the message.
-        n_features: the width M it must have; any when None.
-    """
-    x = chunk.embeddings
-    if n_features is not None and len(chunk.ids) and x.shape[1] != n_features:
-        raise ValueError(
-            f"{path} has embeddings of {x.shape[1]} features, the head takes {n_features}: they are of another layer "
-            "or another network"
-        )
-    finite = to_numpy(compat.array_namespace(x).isfinite(x), bool)
-    if not finite.all():
-        row, column = np.argwhere(~finite)[0]
+@contextmanager
+def locate_errors(chunk: Chunk, path: PathOrUri) -> Iterator[None]:
+    """Name the row in the file, and its id, when the work on a chunk raises for a value that is not finite."""
+    try:
+        yield
+    except ValueError as error:
+        x = chunk.embeddings
+        bad = np.argwhere(~to_numpy(namespace(x).isfinite(x), bool))
+        if not len(bad):
+            raise
+        row, column = bad[0]
         position, name = chunk.positions[row], chunk.ids[row]
         named = "" if name == position else f" (id {name})"
         raise ValueError(
             f"row {position} of {path}, counted from 0{named}, holds {float(x[row, column])} in column {column}: "
             "repair it"
-        )
-    return chunk
+        ) from error
