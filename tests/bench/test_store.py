@@ -121,7 +121,7 @@ def test_a_line_that_was_cut_off_is_ignored_and_replaced(tmp_path: Path, name: s
     start = path.stat().st_size if path.exists() else 0
     ResultStore(tmp_path).append(CELL)
     whole = path.read_bytes()
-    for end in range(start, len(whole)):
+    for end in (start, start + 1, (start + len(whole)) // 2, len(whole) - 1):
         path.write_bytes(whole[:end])
         if name == "cells.csv":
             assert ResultStore(tmp_path).load() == [ABSENT]
@@ -158,7 +158,7 @@ def test_a_number_that_json_cannot_hold_leaves_no_file(tmp_path: Path) -> None:
         ("98.4", "101", "row 2: auroc is 101"),
         (",98.4,", ",", "row 2: zip"),
         ("cifar10,", "CIFAR,", "row 2: ind is 'CIFAR'"),
-        ("20240517", "20250517", "row 2: runs.jsonl has no line of run '20250517"),
+        ("20240517", "20250517", "row 2: no line '20250517"),
         (",\n", ",lost\n", "scores of a run, or the reason"),
     ],
 )

@@ -24,25 +24,10 @@ _KEY = ("study", "model", "ind", "ood", "method")
 _METRICS = tuple(field.name for field in fields(Metrics))
 _WITH_PNML = tuple(f"{name}_with_pnml" for name in _METRICS)
 _COUNTS = {"train": "n_train", "ind": "n_ind", "ood": "n_ood"}
+_FACTS = ("seeds", "checkpoint", "accuracy", "rank", "memory_bytes", "memory_device")
 _SECONDS = {stage: f"seconds_{stage}" for stage in STAGES}
-_TEXTS = ("checkpoint", "memory_device", "reason")
-COLUMNS = (
-    *_KEY,
-    *_METRICS,
-    *_WITH_PNML,
-    *_COUNTS.values(),
-    "seeds",
-    "checkpoint",
-    "accuracy",
-    "rank",
-    "memory_bytes",
-    "memory_device",
-    *_SECONDS.values(),
-    "date",
-    "run",
-    "settings",
-    "reason",
-)
+_ORIGIN = ("date", "run", "settings", "reason")
+COLUMNS = (*_KEY, *_METRICS, *_WITH_PNML, *_COUNTS.values(), *_FACTS, *_SECONDS.values(), *_ORIGIN)
 """The columns of ``cells.csv``; "run" and "settings" name lines of the other two files."""
 
 
@@ -60,8 +45,8 @@ class ResultStore:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
         self.cells = self.folder / "cells.csv"
-        self._runs = _Lines(self.folder / "runs.jsonl", "run")
-        self._settings = _Lines(self.folder / "settings.jsonl", "settings")
+        self._runs = self.folder / "runs.jsonl"
+        self._settings = self.folder / "settings.jsonl"
 
     def load(self) -> list[Result]:
         """Read every result, the latest of each cell, ordered by study and cell.
@@ -79,11 +64,14 @@ class ResultStore:
         header = tuple(next(lines, COLUMNS))
         if header != COLUMNS:
             raise ValueError(f"{self.cells} has the columns {', '.join(header)}, expected {', '.join(COLUMNS)}")
+        runs, settings = _read_lines(self._runs, "run"), _read_lines(self._settings, "settings")
         found: dict[tuple[str, ...], Result] = {}
         for number, values in enumerate(lines, start=2):
             try:
-                result = self._result(dict(zip(COLUMNS, values, strict=True)))
-            except (ValueError, KeyError) as error:
+                result = _result(dict(zip(COLUMNS, values, strict=True)), runs, settings)
+            except KeyError as error:
+                raise ValueError(f"{self.cells}, row {number}: no line {error} in the files beside it") from error
+            except ValueError as error:
                 raise ValueError(f"{self.cells}, row {number}: {error}; delete the row and run it again") from error
             found[(result.study, *result.key)] = result
         return [found[key] for key in sorted(found)]
@@ -91,7 +79,7 @@ class ResultStore:
     def append(self, result: Result) -> None:
         """Write a result; it replaces an earlier one of the same study and cell when read."""
         row: dict[str, Any] = {name: getattr(result, name) for name in COLUMNS if hasattr(result, name)}
-        row |= {name: " ".join(row[name].split()) for name in _TEXTS if row[name]}
+        row |= {name: " ".join(row[name].split()) for name in ("checkpoint", "reason") if row[name]}
         if result.scores is not None:
             row |= asdict(result.scores.method)
             if result.scores.plus_pnml is not None:
@@ -102,36 +90,9 @@ class ResultStore:
         row["settings"] = digest(result.settings) if result.settings else ""
         row["run"] = result.run.run_id if result.run != Run() else ""
         self.folder.mkdir(parents=True, exist_ok=True)
-        if row["settings"]:
-            self._settings.add(row["settings"], {"values": result.settings})
-        if row["run"]:
-            self._runs.add(row["run"], asdict(result.run))
+        _add_line(self._settings, {"settings": row["settings"], "values": result.settings})
+        _add_line(self._runs, {"run": row["run"], **asdict(result.run)})
         _append(self.cells, _csv_line(row.get(name) for name in COLUMNS), header=_csv_line(COLUMNS))
-
-    def _result(self, row: dict[str, str]) -> Result:
-        def number(name: str, kind: Any = float) -> Any:
-            return kind(row[name]) if row[name] else None
-
-        scores = None
-        if row["auroc"]:
-            plus = Metrics(*(float(row[name]) for name in _WITH_PNML)) if row["auroc_with_pnml"] else None
-            scores = Scores(Metrics(*(float(row[name]) for name in _METRICS)), plus)
-        return Result(
-            **{name: row[name] for name in _KEY},
-            checkpoint=row["checkpoint"] or None,
-            scores=scores,
-            counts={part: int(row[name]) for part, name in _COUNTS.items() if row[name]},
-            seeds=tuple(map(int, row["seeds"].split())),
-            accuracy=number("accuracy"),
-            rank=number("rank", int),
-            memory_bytes=number("memory_bytes", int),
-            memory_device=row["memory_device"] or None,
-            seconds={stage: float(row[name]) for stage, name in _SECONDS.items() if row[name]},
-            date=row["date"],
-            reason=row["reason"] or None,
-            settings=self._settings.find(row["settings"]).get("values", {}),
-            run=Run(**self._runs.find(row["run"])),
-        )
 
 
 def load_study(folder: str | os.PathLike[str], study: str | None = None) -> list[Result]:
@@ -156,34 +117,43 @@ def load_study(folder: str | os.PathLike[str], study: str | None = None) -> list
     return [result for result in results if result.study == study]
 
 
-class _Lines:
-    """A file of JSON objects, one a line, each found by the value of its first entry."""
+def _result(row: dict[str, str], runs: dict[str, Any], settings: dict[str, Any]) -> Result:
+    def number(name: str, kind: Any = float) -> Any:
+        return kind(row[name]) if row[name] else None
 
-    def __init__(self, path: Path, name: str) -> None:
-        self.path, self._name = path, name
-        self._read: dict[str, dict[str, Any]] | None = None
+    scores = None
+    if row["auroc"]:
+        plus = Metrics(*(float(row[name]) for name in _WITH_PNML)) if row["auroc_with_pnml"] else None
+        scores = Scores(Metrics(*(float(row[name]) for name in _METRICS)), plus)
+    return Result(
+        **{name: row[name] for name in _KEY},
+        scores=scores,
+        counts={part: int(row[name]) for part, name in _COUNTS.items() if row[name]},
+        seeds=tuple(map(int, row["seeds"].split())),
+        checkpoint=row["checkpoint"] or None,
+        accuracy=number("accuracy"),
+        rank=number("rank", int),
+        memory_bytes=number("memory_bytes", int),
+        memory_device=row["memory_device"] or None,
+        seconds={stage: float(row[name]) for stage, name in _SECONDS.items() if row[name]},
+        date=row["date"],
+        run=Run(**runs[row["run"]]) if row["run"] else Run(),
+        settings=settings[row["settings"]]["values"] if row["settings"] else {},
+        reason=row["reason"] or None,
+    )
 
-    def find(self, key: str) -> dict[str, Any]:
-        """Return the other entries of a line; none for the key ""."""
-        if not key:
-            return {}
-        if key not in self._known:
-            raise ValueError(f"{self.path.name} has no line of {self._name} {key!r}")
-        return self._known[key]
 
-    def add(self, key: str, entries: dict[str, Any]) -> None:
-        """Append a line, unless one of that key is there."""
-        if key not in self._known:
-            _append(self.path, json.dumps({self._name: key, **entries}, allow_nan=False) + "\n")
-            self._known[key] = entries
+def _read_lines(path: Path, name: str) -> dict[str, Any]:
+    """Read a file of JSON objects, one a line, as a mapping by their entry ``name``."""
+    lines = [json.loads(line) for line in _whole_lines(path).splitlines()] if path.exists() else []
+    return {line.pop(name): line for line in lines}
 
-    @property
-    def _known(self) -> dict[str, dict[str, Any]]:
-        if self._read is None:
-            text = _whole_lines(self.path) if self.path.exists() else ""
-            lines = [json.loads(line) for line in text.splitlines()]
-            self._read = {line.pop(self._name): line for line in lines}
-        return self._read
+
+def _add_line(path: Path, entries: dict[str, Any]) -> None:
+    """Append a JSON object whose first value identifies it, unless that is empty or the line exists."""
+    line = json.dumps(entries, allow_nan=False) + "\n"
+    if next(iter(entries.values())) and not (path.exists() and line in path.read_text(encoding="utf-8")):
+        _append(path, line)
 
 
 def _whole_lines(path: Path) -> str:
