@@ -164,6 +164,7 @@ assert os.waitpid(child, 0)[1] == 0
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_a_forked_process_starts_its_own_threads() -> None:
     subprocess.run([sys.executable, "-c", FORKED], check=True, timeout=60)

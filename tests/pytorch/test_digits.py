@@ -18,6 +18,8 @@ import pnml
 
 from .networks import loader
 
+pytestmark = pytest.mark.slow
+
 RATE = 0.05
 
 

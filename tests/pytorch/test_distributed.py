@@ -21,6 +21,8 @@ from .networks import CNN, images, mlp, rows
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+pytestmark = pytest.mark.slow
+
 TESTS = Path(__file__).parents[1]
 
 

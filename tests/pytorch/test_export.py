@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from pnml.core.scaling import EmbeddingScale
 
+pytestmark = pytest.mark.slow
+
 DYNAMIC = {0: torch.export.Dim.DYNAMIC}
 
 

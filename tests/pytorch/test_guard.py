@@ -113,6 +113,7 @@ def test_a_tensor_is_no_loader() -> None:
         pnml.guard(mlp()).fit(rows(4), progress=False)
 
 
+@pytest.mark.slow
 def test_transformers_from_dicts_with_labels() -> None:
     model = bert()
     guard = pnml.guard(model).fit([sentences(20, seed) for seed in range(4)], progress=False)

@@ -73,6 +73,7 @@ def test_channels_last_input_reaches_the_model_as_it_is() -> None:
     torch.testing.assert_close(result.regret, plain.regret, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("warm", [True, False])
 def test_compiled_model(backend: str, warm: bool) -> None:  # noqa: FBT001
