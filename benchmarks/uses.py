@@ -27,7 +27,7 @@ from pnml.backend.files import atomic_path
 from pnml.backend.progress import track
 from pnml.bench import data, zoo
 from pnml.bench.environment import environment
-from pnml.bench.methods.msp import msp_score
+from pnml.bench.methods.logit_scores import msp_score
 from pnml.bench.methods.view import View, concatenate, forward
 from pnml.core.detector import FewRowsWarning
 from pnml.core.scaling import EMBEDDING_SCALES

@@ -10,8 +10,7 @@
 
 from __future__ import annotations
 
-from pnml.demo.report import as_report
+from pnml.demo.report import as_report, as_table, compare
 from pnml.demo.scoring import DemoResult, run
-from pnml.demo.table import as_table, compare
 
 __all__ = ["DemoResult", "as_report", "as_table", "compare", "run"]

@@ -11,7 +11,7 @@ from safetensors import safe_open
 import pnml
 from pnml.backend.progress import track
 from pnml.bench import zoo
-from pnml.bench.methods.msp import msp_score
+from pnml.bench.methods.logit_scores import msp_score
 from pnml.demo import assets
 from pnml.demo.images import ood_images
 from pnml.report import ScoredSet

@@ -21,6 +21,11 @@ function leftTick(svg, width, y, text) {
   append(svg, "text", { class: "label", x: EDGE.left - 6, y: y + 4, "text-anchor": "end" }, text);
 }
 
+// Show an element at the value of an index, or hide it if the index is null.
+function highlight(element, index, position) {
+  setAttributes(element, index === null ? { visibility: "hidden" } : { visibility: "visible", ...position() });
+}
+
 // Draw the bars of a set from the zero line at `base` to `tip`, and return a function that moves the threshold.
 function bars(svg, width, set, x, base, tip) {
   const shares = set.bins.map((count) => (100 * count) / set.count);
@@ -47,10 +52,8 @@ function bars(svg, width, set, x, base, tip) {
   const kept = append(svg, "text", { class: "note", x: EDGE.left + 8, y: y0 });
   const flagged = append(svg, "text", { class: "note", x: width - EDGE.right - 4, y: y0, "text-anchor": "end" });
   return (threshold, at) => {
-    clips.kept.setAttribute("x", 0);
-    clips.kept.setAttribute("width", at);
-    clips.flagged.setAttribute("x", at);
-    clips.flagged.setAttribute("width", width - at);
+    setAttributes(clips.kept, { x: 0, width: at });
+    setAttributes(clips.flagged, { x: at, width: width - at });
     const share = (100 * set.kept[threshold]) / set.count;
     kept.textContent = `kept ${percent(share)}`;
     flagged.textContent = `flagged ${percent(100 - share)}`;
@@ -70,8 +73,7 @@ function drawHistogram(svg, width, height) {
   bottomAxis(svg, width, height, x, logTicks(edges[0], edges[last]), formatNumber, "regret in nats, logarithmic");
   state.moveThreshold = () => {
     const at = x(data.grid[state.step]);
-    line.setAttribute("x1", at);
-    line.setAttribute("x2", at);
+    setAttributes(line, { x1: at, x2: at });
     moves.forEach((move) => move(state.step, at));
   };
   state.moveThreshold();
@@ -82,12 +84,7 @@ function drawHistogram(svg, width, height) {
     title: `Histogram of the regrets. ${medians}.`,
     count: last,
     at: (pixel) => Math.floor(linear(EDGE.left, width - EDGE.right, 0, last)(pixel)),
-    mark(index) {
-      band.setAttribute("visibility", index === null ? "hidden" : "visible");
-      if (index === null) return;
-      band.setAttribute("x", x(edges[index]));
-      band.setAttribute("width", x(edges[index + 1]) - x(edges[index]));
-    },
+    mark: (index) => highlight(band, index, () => ({ x: x(edges[index]), width: x(edges[index + 1]) - x(edges[index]) })),
     describe: (index) => `${range(index)} nats: ${shown.map((set) => `${share(set, index)} of ${set.name}`).join(", ")}`,
     rows: () => [
       ["Regret in nats", ...shown.map((set) => set.name)],
@@ -120,9 +117,7 @@ function drawRoc(svg, width, height) {
     if (!state.selected.roc) return;
     const fpr = (100 * state.selected.kept[state.step]) / state.selected.count;
     const tpr = (100 * indSet.kept[state.step]) / indSet.count;
-    marker.setAttribute("cx", x(fpr));
-    marker.setAttribute("cy", y(tpr));
-    marker.setAttribute("visibility", "visible");
+    setAttributes(marker, { cx: x(fpr), cy: y(tpr), visibility: "visible" });
   };
   state.moveRoc();
   const rule = append(svg, "line", { class: "rule", y1: EDGE.top, y2: height - EDGE.bottom, visibility: "hidden" });
@@ -132,12 +127,7 @@ function drawRoc(svg, width, height) {
     title: `ROC of ${indSet.name} against ${state.selected.name}. ${areas ? `Area: ${areas}.` : "Not available without labels."}`,
     count: 101,
     at: (pixel) => Math.round(linear(EDGE.left, width - EDGE.right, 0, 100)(pixel)),
-    mark(index) {
-      rule.setAttribute("visibility", index === null ? "hidden" : "visible");
-      if (index === null) return;
-      rule.setAttribute("x1", x(index));
-      rule.setAttribute("x2", x(index));
-    },
+    mark: (index) => highlight(rule, index, () => ({ x1: x(index), x2: x(index) })),
     describe: (index) => `FPR ${index}%: TPR ${valuesAt(index).join(", ")}`,
     rows: () => [
       ["FPR", ...curves.map((name) => `TPR, ${data.names[name]}`)],
@@ -165,12 +155,7 @@ function drawSpectrum(svg, width, height) {
     title: `Spectrum: ${count} eigenvalues, ${rank} of them above rounding error, from ${formatNumber(high)} to ${formatNumber(low)}.`,
     count: indices.length,
     at: (pixel) => indices.findLastIndex((number) => x(number) <= Math.max(pixel, x(1))),
-    mark(index) {
-      dot.setAttribute("visibility", index === null ? "hidden" : "visible");
-      if (index === null) return;
-      dot.setAttribute("cx", x(indices[index]));
-      dot.setAttribute("cy", y(values[index]));
-    },
+    mark: (index) => highlight(dot, index, () => ({ cx: x(indices[index]), cy: y(values[index]) })),
     describe: (index) => `Eigenvalue ${indices[index]} of ${count}: ${formatNumber(values[index])}`,
     rows: () => [["Index", "Eigenvalue"], indices.map((number, index) => [String(number), formatNumber(values[index])])],
   };

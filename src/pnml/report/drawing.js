@@ -3,10 +3,14 @@
 
 const byId = (id) => document.getElementById(id);
 
+function setAttributes(element, attributes) {
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+}
+
 function append(parent, name, attributes = {}, text = null) {
   const inSvg = name === "svg" || parent.namespaceURI.endsWith("svg");
   const element = inSvg ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  setAttributes(element, attributes);
   if (text !== null) element.textContent = text;
   parent.append(element);
   return element;

@@ -9,7 +9,7 @@ import pytest
 
 from pnml import Correlation
 from pnml.bench.figures import gram_vs_pnml, histograms, spectrum, tpr_tnr
-from pnml.bench.figures._bins import log_edges
+from pnml.bench.figures._canvas import log_edges
 from pnml.bench.figures._runs import Duel, Scores
 from pnml.core.subspace import Subspace
 from pnml.metrics import tnr_curve

@@ -134,7 +134,7 @@ def conditioned() -> tuple[View, View]:
     deviation = np.where(np.arange(width) < width // 2, 3.0, 1.0)  # ViM cuts its subspace where this steps
 
     def rows(y: Array) -> Array:
-        return np.abs(rng.normal(size=(len(y), width)) * deviation + 6 * np.eye(CLASSES, width)[y])
+        return np.asarray(np.abs(rng.normal(size=(len(y), width)) * deviation + 6 * np.eye(CLASSES, width)[y]))
 
     return view_of(rows(labels), labels, network), view_of(rows(labels[:18]), None, network)
 

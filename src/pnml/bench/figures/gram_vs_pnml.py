@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnml.backend.extras import require
-from pnml.bench.figures._bins import clip_to, log_edges, plain_ticks
-from pnml.bench.figures._canvas import new_figure
+from pnml.bench.figures._canvas import clip_to, log_edges, matplotlib_module, new_figure, plain_ticks
 from pnml.metrics import tnr_curve
 from pnml.report.labels import label
 
@@ -86,9 +84,7 @@ def draw(duel: Duel) -> Figure:
         np.histogram2d(clip_to(edges[0], x), clip_to(edges[1], y), bins=edges)[0]
         for x, y in zip(duel.alone, duel.plus_pnml, strict=True)
     ]
-    norm = require("matplotlib.colors", extra="plot", what="pnml.bench.figures").LogNorm(
-        1, max(2, *(g.max() for g in grids))
-    )
+    norm = matplotlib_module("matplotlib.colors").LogNorm(1, max(2, *(grid.max() for grid in grids)))
     figure = new_figure(8.4, 4.1)
     panels: Any = figure.subplots(1, 2, sharex=True, sharey=True)
     titles = f"(a) IND: {label(duel.ind)}", f"(b) OOD: {label(duel.ood)}"

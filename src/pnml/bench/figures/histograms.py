@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnml.bench.figures._bins import clip_to, log_edges, plain_ticks
-from pnml.bench.figures._canvas import new_figure
+from pnml.bench.figures._canvas import clip_to, log_edges, new_figure, plain_ticks
 from pnml.metrics import tnr_at_tpr, tnr_curve
 from pnml.report.labels import label
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnml.bench.figures._canvas import new_figure
+from pnml.bench.figures._canvas import new_figure, style_axes
 from pnml.core.theorem import regret
 
 if TYPE_CHECKING:
@@ -48,6 +48,5 @@ def draw() -> Figure:
         label = f"$p_1 = {p}$"
         axes.annotate(label, (1, curve[-1]), (5, 0), textcoords="offset points", color=colour, va="center")
     axes.set(xlim=(0, 1), ylim=(0, None), xlabel=r"$x^\top g$", ylabel=r"pNML regret $\Gamma\,/\,\log 2$")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.3, linewidth=0.6)
+    style_axes(axes)
     return figure

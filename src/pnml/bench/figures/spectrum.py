@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pnml.bench.figures._canvas import new_figure
+from pnml.bench.figures._canvas import new_figure, style_axes
 from pnml.report.labels import label
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ def draw(subspaces: Mapping[str, Subspace], model: str) -> Figure:
     axes.set(xlabel="index, largest eigenvalue first", ylabel=r"eigenvalue of $\sum\phi\phi^\top/\,N$")
     axes.set_title(f"Training embeddings of {label(model)}", fontsize=10)
     axes.set_xlim(left=0)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.3, linewidth=0.6)
+    style_axes(axes)
     axes.legend(frameon=False)
     return figure

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pnml.bench.figures._canvas import new_figure
+from pnml.bench.figures._canvas import new_figure, style_axes
 from pnml.metrics import tnr_at_tpr, tnr_curve
 from pnml.report.labels import label
 
@@ -45,7 +45,6 @@ def draw(duels: Sequence[Duel]) -> Figure:
             axes.plot([95], [at_95], "o", color=colour, markersize=5)
         axes.set_title(f"{label(duel.model)}: {label(duel.ind)} → {label(duel.ood)}", fontsize=9)
         axes.set(xlabel="TPR: IND kept (%)", ylabel="TNR: OOD flagged (%)", xlim=(50, 100.5), ylim=(0, 101))
-        axes.grid(alpha=0.3, linewidth=0.6)
-        axes.spines[["top", "right"]].set_visible(False)
+        style_axes(axes)
         axes.legend(loc="lower left", fontsize=8, framealpha=0.9, edgecolor="none")
     return figure

@@ -13,9 +13,8 @@ detectors of the pytorch-ood package.
 from __future__ import annotations
 
 from pnml.bench.methods import peers as _peers
-from pnml.bench.methods.energy import Energy
 from pnml.bench.methods.gram_method import GramMethod, Oecc
-from pnml.bench.methods.msp import Baseline
+from pnml.bench.methods.logit_scores import Baseline, Energy
 from pnml.bench.methods.odin import Odin
 from pnml.bench.methods.protocol import Method, MethodFailedError
 from pnml.bench.methods.regret import AutoRegret, PaperRegret

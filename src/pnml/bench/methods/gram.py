@@ -38,8 +38,7 @@ class Gram:
             first batch; needs a compiler that PyTorch can use.
 
     Attributes:
-        ranges: the fitted :class:`~pnml.bench.methods.gram_features.GramRanges`, None before :meth:`fit`; ranges of
-            parts of a training set can be added.
+        ranges: the fitted :class:`~pnml.bench.methods.gram_features.GramRanges`, None before :meth:`fit`.
 
     >>> from pnml.bench.zoo import create
     >>> network = create("resnet-20", num_classes=10).eval()

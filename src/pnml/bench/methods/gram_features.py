@@ -60,7 +60,7 @@ def gram_features_of_batch(activation: Tensor) -> Tensor:
 
 
 class GramRanges:
-    """The minimum and maximum of every feature for every predicted class; can be updated and merged.
+    """The minimum and maximum of every feature for every predicted class.
 
     The features of all taps are concatenated to F features. A class that was never predicted has no range: its minimum
     is infinity and its maximum is minus infinity.
@@ -99,20 +99,6 @@ class GramRanges:
         self.minimum = self.minimum.scatter_reduce(0, index, values, "amin")
         self.maximum = self.maximum.scatter_reduce(0, index, values, "amax")
         return self
-
-    def __add__(self, other: GramRanges) -> GramRanges:
-        """Return the ranges of both sets of samples together."""
-        if not isinstance(other, GramRanges):
-            return NotImplemented
-        if (self.n_classes, self.tap_sizes) != (other.n_classes, other.tap_sizes):
-            raise ValueError(f"cannot merge {self} with {other}: expected ranges of the same network")
-        merged = GramRanges(self.n_classes, self.tap_sizes, self.minimum.device)
-        merged.minimum = torch.minimum(self.minimum, other.minimum.to(self.minimum.device))
-        merged.maximum = torch.maximum(self.maximum, other.maximum.to(self.maximum.device))
-        return merged
-
-    def __repr__(self) -> str:
-        return f"GramRanges(n_classes={self.n_classes}, tap_sizes={self.tap_sizes})"
 
     def check(self) -> GramRanges:
         """Return self; raise a ``ValueError`` if a feature is not finite."""

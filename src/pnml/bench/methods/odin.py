@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from pnml.bench.methods.msp import msp_score
+from pnml.bench.methods.logit_scores import msp_score
 from pnml.bench.methods.protocol import Method
 from pnml.bench.methods.view import Outputs, View, concatenate, forward
 from pnml.metrics import auroc

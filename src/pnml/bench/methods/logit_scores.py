@@ -1,4 +1,4 @@
-"""Baseline (Hendrycks and Gimpel, 2017): 1 − the maximum softmax probability (MSP)."""
+"""Scores computed from the logits: Baseline and Energy."""
 
 from __future__ import annotations
 
@@ -23,10 +23,23 @@ def msp_score(logits: Tensor) -> Tensor:
 
 
 class Baseline(Method):
-    """1 − max softmax; combined with pNML, the regret."""
+    """1 − max softmax (Hendrycks and Gimpel, 2017); combined with pNML, the regret."""
 
     name = "baseline"
 
     def score(self, view: View) -> Tensor:
         """Return 1 − max softmax of every image, shape (n,)."""
         return msp_score(view.logits)
+
+
+class Energy(Method):
+    """−logsumexp of the logits (Liu et al., 2020, temperature 1); combined with pNML, the regret.
+
+    The paper applies it to a network tuned with the energy loss.
+    """
+
+    name = "energy"
+
+    def score(self, view: View) -> Tensor:
+        """Return the energy of every image, shape (n,), in float64."""
+        return -view.logits.double().logsumexp(dim=-1)
