@@ -27,7 +27,7 @@ def expected_cells() -> Counter[tuple[str, ...]]:
     return Counter(cells)
 
 
-def test_every_cell_is_there_once() -> None:
+def test_every_cell_of_the_paper_is_packaged_once() -> None:
     expected = expected_cells()
     assert expected.total() == 664
     assert Counter((*cell.key, cell.metric) for cell in paper_cells()) == expected

@@ -69,7 +69,7 @@ def test_differences_are_ours_minus_the_papers() -> None:
             assert float(record[f"difference{suffix}"]) == pytest.approx(-paper / 2, abs=1e-4)
 
 
-def test_cells_not_run_say_why() -> None:
+def test_cells_not_run_have_their_reason() -> None:
     found = {(r["table"], r["ind"], r["ood"], r["method"]): r for r in records(build_tables(SOME))}
     absent = found["densenet-tnr", "svhn", "isun", "gram"]
     assert (absent["status"], absent["reason"]) == ("not run", "no <iSUN> & no {luck}_100% at all")
@@ -92,7 +92,7 @@ def test_summary_counts_and_averages() -> None:
     assert str(alone) == "100 cells: 1 run, 99 not run; mean absolute difference to the paper 0.40 points."
 
 
-def test_markdown_sets_ours_above_the_papers() -> None:
+def test_markdown_has_our_row_above_the_papers() -> None:
     text = render(build_tables(SOME), Format.MARKDOWN)
     lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
     first = lines.index(["", "SVHN", "ours", "89.2 / 98.4", "95.0 / –", "not run (1)", "not run (1)"])
@@ -198,6 +198,6 @@ def test_tables_are_the_papers_eight() -> None:
     assert "Energy alone / with pNML" in tables[2].caption
 
 
-def test_two_results_of_one_key_are_refused() -> None:
+def test_build_tables_raises_for_two_results_of_one_cell() -> None:
     with pytest.raises(ValueError, match="two results of densenet-bc-100__cifar10__svhn__baseline"):
         build_tables([SOME[0], SOME[0]])

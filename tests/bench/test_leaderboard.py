@@ -53,7 +53,7 @@ def test_means_over_near_and_far_sets() -> None:
     assert found.notes == ()
 
 
-def test_each_cifar_is_near_to_the_other_and_nothing_to_svhn() -> None:
+def test_near_sets_are_the_other_cifar_and_none_for_svhn() -> None:
     near = {}
     for ind, ood in (("cifar10", "cifar100"), ("cifar100", "cifar10"), ("svhn", "cifar10")):
         found = board(*(result(method, one, 70.0, ind=ind) for method in ("knn", "vim") for one in (ood, "uniform")))
@@ -63,7 +63,7 @@ def test_each_cifar_is_near_to_the_other_and_nothing_to_svhn() -> None:
     assert "Near: none." in found.caption
 
 
-def test_a_mean_over_other_sets_is_not_given() -> None:
+def test_a_method_without_all_sets_has_no_mean() -> None:
     found = board(
         result("knn", "cifar100", 60.0),
         result("knn", "svhn", 80.0),
@@ -90,7 +90,7 @@ def test_a_mean_over_other_sets_is_not_given() -> None:
     )
 
 
-def test_cost_is_of_the_method_alone() -> None:
+def test_seconds_and_memory_are_those_of_the_method_alone() -> None:
     seconds = {"train_embedding": 100.0, "method_fit": 2.0, "metrics": 50.0, "score": 1.0}
     gpu, cpu = Run(device="cuda: H200"), Run(device="cpu: Xeon")
     small, large = ({"memory_bytes": mib * 2**20, "memory_device": "cpu"} for mib in (3, 7))
@@ -119,7 +119,7 @@ def test_every_network_has_its_own_board() -> None:
     assert titles == ["DenseNet-BC-100, CIFAR-10", "DenseNet-BC-100, CIFAR-10, mine.safetensors"]
 
 
-def test_markdown() -> None:
+def test_render_leaderboard_returns_markdown() -> None:
     text = render_leaderboard(
         leaderboard([result("knn", "svhn", 80.0), result("vim", "svhn", 70.5), result("she", "svhn", None)])
     )
@@ -147,7 +147,7 @@ def test_the_command_prints_or_writes_markdown(tmp_path: Path) -> None:
     assert call(command, f"--results {tmp_path / 'nowhere'}").exit_code == 1
 
 
-def test_peers_run_beside_the_others_and_those_that_fail_say_why(small_world: Path) -> None:
+def test_peers_are_run_and_failures_have_a_reason(small_world: Path) -> None:
     done = run(plan(DENSENET, "cifar10", ["cifar100", "svhn"], ["peers"]), Options(out=small_world))
     found = {(one.method, one.ood): one for one in done.results}
     assert {method for method, _ in found} == set(GROUPS["peers"])
@@ -182,7 +182,7 @@ def test_bench_ends_with_a_leaderboard_where_peers_were_run(small_world: Path, m
     assert "Leaderboard" not in call(bench, f"--ood svhn --out {small_world} --limit 20").stdout
 
 
-def test_without_the_package_the_install_line_is_given(small_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_peers_without_pytorch_ood_name_the_install_command(small_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pytorch_ood", None)
     done = call(bench, f"--ood svhn --method peers --out {small_world}")
     assert done.exit_code == 1

@@ -17,7 +17,7 @@ MIB = 2**20
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux lets the peak be measured anew")
-def test_peak_and_what_is_kept_are_told_apart() -> None:
+def test_peak_and_kept_memory_are_measured_separately() -> None:
     with watched_memory(CPU) as before:
         large = torch.ones(200 * MIB // 4)
         del large
@@ -35,7 +35,9 @@ def test_peak_and_what_is_kept_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("has_file", [False, True])
-def test_what_cannot_be_told_is_not_told(has_file: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001
+def test_memory_is_none_where_the_peak_cannot_be_reset(
+    has_file: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # noqa: FBT001
     if has_file:
         (tmp_path / "clear_refs").mkdir()  # there, but not to be written to
     monkeypatch.setattr(memory, "_PROCESS", tmp_path)
@@ -44,7 +46,7 @@ def test_what_cannot_be_told_is_not_told(has_file: bool, tmp_path: Path, monkeyp
     assert taken == Memory(None, None)
 
 
-def test_stages_that_build_on_each_other() -> None:
+def test_then_adds_the_later_peak_to_what_was_kept() -> None:
     assert Memory(peak=100, kept=10).then(Memory(peak=20)) == 100
     assert Memory(peak=100, kept=90).then(Memory(peak=20)) == 110
     assert Memory(peak=100, kept=90).then(Memory()) is None

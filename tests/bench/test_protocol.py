@@ -55,12 +55,12 @@ def test_checkpoint_of_a_cell(cell: Cell, checkpoint: str) -> None:
         ("resnet-34", "cifar10", "/", "odin", "gives its results the name ''"),
     ],
 )
-def test_names_that_are_not(model: str, ind: str, ood: str, method: str, message: str) -> None:
+def test_plan_raises_for_unknown_names(model: str, ind: str, ood: str, method: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         plan(model, ind, [ood], [method])
 
 
-def test_options_that_make_no_sense(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_raise_for_invalid_values(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("limit", "noise_seeds", "batch_size"):
         given: dict[str, Any] = {name: 0}
         with pytest.raises(ValueError, match=f"{name} is 0"):
@@ -87,7 +87,7 @@ def test_the_command_repeats_every_option_that_changes_numbers() -> None:
     )
 
 
-def test_a_gpu_gets_larger_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_are_larger_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert Options().torch_device == torch.device("cuda")
     assert Options().images_at_once > Options(device="cpu").images_at_once
@@ -114,7 +114,7 @@ def test_large_sets_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert small.load("uniform") is not small.load("uniform", seed=1)
 
 
-def test_cells_with_other_reasons_stand_apart() -> None:
+def test_absent_groups_cells_by_reason() -> None:
     found = [("isun", "odin", "a"), ("isun", "gram", "b"), ("svhn", "odin", "a")]
     results = [
         Result(model="resnet-34", ind="cifar10", ood=ood, method=method, reason=reason) for ood, method, reason in found

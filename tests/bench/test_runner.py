@@ -153,7 +153,9 @@ def test_absent_sets_are_reported_and_tried_again(small_world: Path, tmp_path: P
     assert [result.status for result in forced.results] == ["run", "run"]
 
 
-def test_absent_checkpoint_or_training_set(small_world: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_absent_checkpoint_or_training_set_is_the_reason(
+    small_world: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     options = Options(out=small_world)
     wanted = [Cell("resnet-34", "cifar10", "svhn", "gram"), Cell(DENSENET, "cifar100", "svhn", "oecc")]
     monkeypatch.setenv("PNML_WEIGHTS", str(tmp_path))
@@ -184,7 +186,9 @@ def test_noise_is_averaged_over_seeds(small_world: Path) -> None:
     assert run(cells("uniform"), Options(out=small_world, limit=20, noise_seeds=2)).results == three.results
 
 
-def test_own_checkpoint_and_own_pictures(small_world: Path, made_weights: dict[str, Path], made_images: Path) -> None:
+def test_own_checkpoint_and_pictures_are_named_in_the_result(
+    small_world: Path, made_weights: dict[str, Path], made_images: Path
+) -> None:
     mine = made_weights["densenet-bc-100_svhn"]
     pictures = str(made_images / "iSUN")
     wanted = plan(DENSENET, "cifar10", [str(made_images / "tiny-imagenet-200")], ["baseline"])
@@ -223,7 +227,7 @@ def some_images(made_images: Path, folder: Path, leave_out: str) -> str:
     return str(folder)
 
 
-def test_the_papers_plan_runs_what_there_is(
+def test_the_papers_plan_runs_available_cells_and_reports_the_others(
     small_world: Path, tmp_path: Path, made_images: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PNML_DATA", some_images(made_images, tmp_path / "images", leave_out="imagenet30"))
@@ -243,7 +247,7 @@ def test_the_papers_plan_runs_what_there_is(
     assert len(load_study(small_world)) == len(paper_plan()) == 232
 
 
-def test_without_rich_a_pass_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_rich_progress_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(model_under_test, "find_spec", lambda name: None)
     assert list(model_under_test._show([torch.zeros(1)], "svhn test: embedding", 1)) == [torch.zeros(1)]
     assert capsys.readouterr().err == "svhn test: embedding\n"
@@ -258,7 +262,7 @@ def test_full_precision_restores_the_flags() -> None:
     assert flags.allow_tf32 == before
 
 
-def test_no_network_is_run_for_sets_that_are_absent(
+def test_an_absent_set_is_reported_before_the_training_set_is_embedded(
     small_world: Path, tmp_path: Path, made_images: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "data").mkdir()

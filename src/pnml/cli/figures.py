@@ -16,7 +16,7 @@ from pnml.cli._errors import user_errors
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from pnml.bench.figures._runs import Duel
+    from pnml.bench.figures._runs import Comparison
     from pnml.bench.options import Options
 
 figures_app = typer.Typer(
@@ -95,11 +95,17 @@ def draw_gram_vs_pnml(
     Example: `pnml figures gram-vs-pnml --ind cifar100 --ood tinyimagenet_crop --out figures`
     """
     with user_errors():
-        (duel,) = _duels(model, ind, [ood], "gram", _options(device, limit, checkpoint))
-        counts = gram_vs_pnml.count(duel.alone, duel.plus_pnml)
-        _write(gram_vs_pnml.draw(duel), out, "gram-vs-pnml")
+        (comparison,) = _comparisons(model, ind, [ood], "gram", _options(device, limit, checkpoint))
+        counts = gram_vs_pnml.count(comparison.alone, comparison.plus_pnml)
+        _write(gram_vs_pnml.draw(comparison), out, "gram-vs-pnml")
         target = out / "gram-vs-pnml.json"
-        about = {"model": duel.model, "ind": duel.ind, "ood": duel.ood, "method": duel.method, "limit": limit}
+        about = {
+            "model": comparison.model,
+            "ind": comparison.ind,
+            "ood": comparison.ood,
+            "method": comparison.method,
+            "limit": limit,
+        }
         with atomic_path(target) as partial:
             partial.write_text(json.dumps(about | counts, indent=2) + "\n", encoding="utf-8")
     typer.echo(f"wrote {target}")
@@ -124,8 +130,8 @@ def draw_tpr_tnr(
     Example: `pnml figures tpr-tnr --ind cifar10 --ood lsun_resize,svhn --method odin --out figures`
     """
     with user_errors():
-        duels = _duels(model, ind, ood.split(","), method, _options(device, limit, checkpoint))
-        _write(tpr_tnr.draw(duels), out, "tpr-tnr")
+        comparisons = _comparisons(model, ind, ood.split(","), method, _options(device, limit, checkpoint))
+        _write(tpr_tnr.draw(comparisons), out, "tpr-tnr")
 
 
 @figures_app.command("histograms")
@@ -144,8 +150,8 @@ def draw_histograms(
     Example: `pnml figures histograms --ind cifar10 --ood svhn,uniform --out figures`
     """
     with user_errors():
-        duels = _duels(model, ind, ood.split(","), "baseline", _options(device, limit, checkpoint))
-        _write(histograms.draw(duels), out, "histograms")
+        comparisons = _comparisons(model, ind, ood.split(","), "baseline", _options(device, limit, checkpoint))
+        _write(histograms.draw(comparisons), out, "histograms")
 
 
 def _options(device: str, limit: int | None, checkpoint: Path | None) -> Options:
@@ -156,10 +162,10 @@ def _options(device: str, limit: int | None, checkpoint: Path | None) -> Options
     return Options(device=device, limit=limit, checkpoint=checkpoint)
 
 
-def _duels(model: str, ind: str, ood: list[str], method: str, options: Options) -> list[Duel]:
-    from pnml.bench.figures._runs import duels
+def _comparisons(model: str, ind: str, ood: list[str], method: str, options: Options) -> list[Comparison]:
+    from pnml.bench.figures._runs import comparisons
 
-    return duels(model, ind, ood, method, options)
+    return comparisons(model, ind, ood, method, options)
 
 
 def _write(figure: Figure, out: Path, name: str) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from pnml.bench.figures._runs import duels
+from pnml.bench.figures._runs import comparisons
 from pnml.bench.options import Options
 from pnml.bench.protocol import plan
 from pnml.bench.runner import run
@@ -51,10 +51,10 @@ def test_gram_vs_pnml_writes_and_prints_the_counts(small_world: Path) -> None:
     found = json.loads((small_world / "gram-vs-pnml.json").read_text(encoding="utf-8"))
     about = {"model": "densenet-bc-100", "ind": "cifar10", "ood": "svhn", "method": "gram", "limit": None}
     assert {key: found[key] for key in about} == about
-    (duel,) = duels("densenet-bc-100", "cifar10", ["svhn"], "gram", Options(device="cpu"))
+    (comparison,) = comparisons("densenet-bc-100", "cifar10", ["svhn"], "gram", Options(device="cpu"))
     assert found["samples"] == {"ind": 11, "ood": 12}  # a tenth of the 12 test images is held out
     at, at_pnml = found["thresholds"]["alone"], found["thresholds"]["plus_pnml"]
-    gram, regret = duel.alone, duel.plus_pnml
+    gram, regret = comparison.alone, comparison.plus_pnml
     assert found["ind_refused"] == {"alone": np.sum(gram.ind > at), "plus_pnml": np.sum(regret.ind > at_pnml)}
     assert found["ood_caught_only_by"] == {
         "alone": np.sum((gram.ood > at) & (regret.ood <= at_pnml)),
@@ -67,16 +67,16 @@ def test_gram_vs_pnml_writes_and_prints_the_counts(small_world: Path) -> None:
 def test_scores_are_those_of_the_benchmark(method: str, small_world: Path) -> None:
     options = Options(out=small_world, device="cpu")
     (result,) = run(plan("densenet-bc-100", "cifar10", ["svhn"], [method]), options).results
-    (duel,) = duels("densenet-bc-100", "cifar10", ["svhn"], method, options)
+    (comparison,) = comparisons("densenet-bc-100", "cifar10", ["svhn"], method, options)
     assert result.scores is not None
-    assert evaluate(*duel.alone) == result.scores.method
-    assert evaluate(*duel.plus_pnml) == result.scores.plus_pnml
+    assert evaluate(*comparison.alone) == result.scores.method
+    assert evaluate(*comparison.plus_pnml) == result.scores.plus_pnml
 
 
 def test_checkpoint_option_is_used(small_world: Path, made_weights: dict[str, Path]) -> None:
     options = Options(device="cpu", limit=12, checkpoint=made_weights["densenet-bc-100_svhn"])
-    (own,) = duels("densenet-bc-100", "cifar10", ["uniform"], "baseline", options)
-    (published,) = duels("densenet-bc-100", "cifar10", ["uniform"], "baseline", Options(device="cpu", limit=12))
+    (own,) = comparisons("densenet-bc-100", "cifar10", ["uniform"], "baseline", options)
+    (published,) = comparisons("densenet-bc-100", "cifar10", ["uniform"], "baseline", Options(device="cpu", limit=12))
     assert not np.allclose(own.alone.ood, published.alone.ood)
 
 

@@ -10,7 +10,7 @@ import pytest
 from pnml import Correlation
 from pnml.bench.figures import gram_vs_pnml, histograms, spectrum, tpr_tnr
 from pnml.bench.figures._canvas import log_edges
-from pnml.bench.figures._runs import Duel, Scores
+from pnml.bench.figures._runs import Comparison, Scores
 from pnml.core.subspace import Subspace
 from pnml.metrics import tnr_curve
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def duel() -> Duel:
+def comparison() -> Comparison:
     rng = np.random.default_rng(0)
     alone = Scores(rng.lognormal(-7, 1, 300), rng.lognormal(-5, 1, 200))
     plus_pnml = Scores(alone.ind * rng.lognormal(0, 1, 300), alone.ood * rng.lognormal(1, 1, 200))
-    return Duel("densenet-bc-100", "cifar100", "lsun_crop", "gram", alone, plus_pnml)
+    return Comparison("densenet-bc-100", "cifar100", "lsun_crop", "gram", alone, plus_pnml)
 
 
 def points(line: Line2D) -> np.ndarray[Any, Any]:
@@ -42,11 +42,11 @@ def naive_best(scores: Scores) -> float:
     return float(max(candidates, key=accuracy))
 
 
-def test_count_agrees_with_a_loop_over_samples(duel: Duel) -> None:
-    at, at_pnml = naive_best(duel.alone), naive_best(duel.plus_pnml)
-    ind = list(zip(duel.alone.ind > at, duel.plus_pnml.ind > at_pnml, strict=True))
-    ood = list(zip(duel.alone.ood > at, duel.plus_pnml.ood > at_pnml, strict=True))
-    counts = gram_vs_pnml.count(duel.alone, duel.plus_pnml)
+def test_count_agrees_with_a_loop_over_samples(comparison: Comparison) -> None:
+    at, at_pnml = naive_best(comparison.alone), naive_best(comparison.plus_pnml)
+    ind = list(zip(comparison.alone.ind > at, comparison.plus_pnml.ind > at_pnml, strict=True))
+    ood = list(zip(comparison.alone.ood > at, comparison.plus_pnml.ood > at_pnml, strict=True))
+    counts = gram_vs_pnml.count(comparison.alone, comparison.plus_pnml)
     assert counts == {
         "samples": {"ind": 300, "ood": 200},
         "thresholds": {"alone": at, "plus_pnml": at_pnml},
@@ -61,9 +61,9 @@ def test_count_agrees_with_a_loop_over_samples(duel: Duel) -> None:
     assert f"Gram flags {sum(a for a, _ in ind)} and" in text
 
 
-def test_gram_vs_pnml_panels_contain_every_sample_and_label_the_quadrants(duel: Duel) -> None:
-    counts = gram_vs_pnml.count(duel.alone, duel.plus_pnml)
-    left, right = gram_vs_pnml.draw(duel).axes[:2]
+def test_gram_vs_pnml_panels_contain_every_sample_and_label_the_quadrants(comparison: Comparison) -> None:
+    counts = gram_vs_pnml.count(comparison.alone, comparison.plus_pnml)
+    left, right = gram_vs_pnml.draw(comparison).axes[:2]
     for axes, total in ((left, 300), (right, 200)):
         assert np.ma.sum(np.ma.asarray(axes.collections[0].get_array())) == total
         assert sum(int(text.get_text().split(": ")[1]) for text in axes.texts) == total
@@ -82,13 +82,13 @@ def test_gram_vs_pnml_panels_contain_every_sample_and_label_the_quadrants(duel: 
     assert x < 0.5 < y
 
 
-def test_tpr_tnr_draws_both_curves_for_each_set(duel: Duel) -> None:
-    figure = tpr_tnr.draw([duel] * 4)
+def test_tpr_tnr_draws_both_curves_for_each_set(comparison: Comparison) -> None:
+    figure = tpr_tnr.draw([comparison] * 4)
     assert [axes.get_title() for axes in figure.axes] == ["DenseNet-BC-100: CIFAR-100 → LSUN (C)"] * 4
     for axes in figure.axes:
         mark, *curves = axes.lines
         assert (points(mark)[:, 0] == 95).all()
-        for line, dot, scores in zip(curves[::2], curves[1::2], (duel.alone, duel.plus_pnml), strict=True):
+        for line, dot, scores in zip(curves[::2], curves[1::2], (comparison.alone, comparison.plus_pnml), strict=True):
             np.testing.assert_array_equal(points(line), np.stack(tnr_curve(*scores)[1:], axis=1))
             threshold = np.sort(scores.ind)[284]  # the 285th of 300 keeps 95%
             expected = 100 * np.mean(scores.ood > threshold)
@@ -107,9 +107,9 @@ def test_binned_percentages_count_every_sample_once_even_outside_of_the_bins() -
         np.testing.assert_allclose(heights, naive)
 
 
-def test_histograms_mark_the_threshold_at_tpr_95(duel: Duel) -> None:
-    left, right = histograms.draw([duel]).axes
-    for axes, scores in ((left, duel.alone), (right, duel.plus_pnml)):
+def test_histograms_mark_the_threshold_at_tpr_95(comparison: Comparison) -> None:
+    left, right = histograms.draw([comparison]).axes
+    for axes, scores in ((left, comparison.alone), (right, comparison.plus_pnml)):
         threshold = np.sort(scores.ind)[284]
         assert points(axes.lines[0])[0, 0] == threshold
         flagged = 100 * np.mean(scores.ood > threshold)
@@ -137,7 +137,7 @@ def test_spectrum_equals_squared_singular_values_divided_by_rows() -> None:
 
 def test_short_log_axes_have_plain_tick_labels() -> None:
     scores, wide = Scores(np.array([0.11, 0.3]), np.array([0.9])), Scores(np.array([1e-4]), np.array([1.0]))
-    figure = histograms.draw([Duel("resnet-34", "svhn", "uniform", "baseline", wide, scores)])
+    figure = histograms.draw([Comparison("resnet-34", "svhn", "uniform", "baseline", wide, scores)])
     figure.canvas.draw()
     left, right = ([text.get_text() for text in axes.get_xticklabels()] for axes in figure.axes)
     assert {"0.2", "0.5"} <= set(right)

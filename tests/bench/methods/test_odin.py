@@ -71,18 +71,18 @@ def test_epsilon_is_selected_on_a_seeded_sample(
     network: Network, train: View, detector: Detector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(odin_module, "SELECTION_IMAGES", 4)
-    seen: list[tuple[int, float]] = []
+    samples: list[tuple[int, float]] = []
 
     def recording(view: View, epsilons: tuple[float, ...]) -> dict[float, object]:
-        seen.append((len(view), float(np.asarray(view.images.images).mean())))
+        samples.append((len(view), float(np.asarray(view.images.images).mean())))
         return dict(original(view, epsilons))
 
     original = odin_module.perturbed_outputs
     monkeypatch.setattr(odin_module, "perturbed_outputs", recording)
     for seed in (0, 0, 1):
         Odin(seed=seed).fit(train, detector)
-    assert [n for n, _ in seen] == [4, 4, 4]
-    assert seen[0] == seen[1] != seen[2]
+    assert [n for n, _ in samples] == [4, 4, 4]
+    assert samples[0] == samples[1] != samples[2]
 
 
 def test_oracle_selects_epsilon_by_auroc_on_the_ood_set(network: Network, train: View, detector: Detector) -> None:

@@ -31,7 +31,7 @@ class Scores(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Duel:
+class Comparison:
     """A method's own score and its score with pNML, of the same samples of one IND-OOD pair."""
 
     model: str
@@ -42,7 +42,7 @@ class Duel:
     plus_pnml: Scores
 
 
-def duels(model: str, ind: str, ood: Sequence[str], method: str, options: Options) -> list[Duel]:
+def comparisons(model: str, ind: str, ood: Sequence[str], method: str, options: Options) -> list[Comparison]:
     """Score an in-distribution set and each OOD set by one method.
 
     Gram and OECC hold out a tenth of the in-distribution set: their scores are of the other nine, in the first of the
@@ -61,7 +61,7 @@ def duels(model: str, ind: str, ood: Sequence[str], method: str, options: Option
         model_under_test = _model(cells[0], options, cache)
         views = [model_under_test.load(cell.ood)[0] for cell in cells]  # what is absent is missed before the long work
         fitted, _ = model_under_test.fit().method(method)
-        return [_duel(cell, fitted, model_under_test.ind, view) for cell, view in zip(cells, views, strict=True)]
+        return [_comparison(cell, fitted, model_under_test.ind, view) for cell, view in zip(cells, views, strict=True)]
 
 
 def subspaces(model: str, inds: Sequence[str], options: Options) -> dict[str, Subspace]:
@@ -77,8 +77,8 @@ def _model(cell: Cell, options: Options, cache: DatasetCache) -> ModelUnderTest:
     return ModelUnderTest(cell.model, cell.ind, str(options.checkpoint or cell.checkpoint), options, cache)
 
 
-def _duel(cell: Cell, method: Method, ind: View, ood: View) -> Duel:
+def _comparison(cell: Cell, method: Method, ind: View, ood: View) -> Comparison:
     rows = next(iter(method.trials(ind, ood)))
     alone = Scores(to_numpy(method.score(ind)[rows]), to_numpy(method.score(ood)))
     plus_pnml = Scores(to_numpy(method.score_with_pnml(ind)[rows]), to_numpy(method.score_with_pnml(ood)))
-    return Duel(cell.model, cell.ind, cell.ood_name, cell.method, alone, plus_pnml)
+    return Comparison(cell.model, cell.ind, cell.ood_name, cell.method, alone, plus_pnml)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from pnml.bench.figures._runs import Duel, Scores
+    from pnml.bench.figures._runs import Comparison, Scores
 
 Vector = np.ndarray[Any, Any]
 
@@ -68,27 +68,27 @@ def describe(counts: dict[str, Any]) -> list[str]:
     ]
 
 
-def draw(duel: Duel) -> Figure:
+def draw(comparison: Comparison) -> Figure:
     """Draw 2-D histograms of the regret of Gram+pNML against the Gram score, for IND and for OOD samples.
 
     Both axes and the colours are logarithmic; the lines are the thresholds of :func:`count`.
 
-    >>> from pnml.bench.figures._runs import Duel, Scores
+    >>> from pnml.bench.figures._runs import Comparison, Scores
     >>> scores = Scores(np.array([1.0, 2.0]), np.array([3.0, 4.0]))
-    >>> [axes.get_title() for axes in draw(Duel("resnet-34", "svhn", "uniform", "gram", scores, scores)).axes[:2]]
+    >>> [axes.get_title() for axes in draw(Comparison("resnet-34", "svhn", "uniform", "gram", scores, scores)).axes[:2]]
     ['(a) IND: SVHN', '(b) OOD: Uniform']
     """
-    thresholds = count(duel.alone, duel.plus_pnml)["thresholds"]
-    edges = [log_edges(np.concatenate(scores), _BINS) for scores in (duel.alone, duel.plus_pnml)]
+    thresholds = count(comparison.alone, comparison.plus_pnml)["thresholds"]
+    edges = [log_edges(np.concatenate(scores), _BINS) for scores in (comparison.alone, comparison.plus_pnml)]
     grids = [
         np.histogram2d(clip_to(edges[0], x), clip_to(edges[1], y), bins=edges)[0]
-        for x, y in zip(duel.alone, duel.plus_pnml, strict=True)
+        for x, y in zip(comparison.alone, comparison.plus_pnml, strict=True)
     ]
     norm = matplotlib_module("matplotlib.colors").LogNorm(1, max(2, *(grid.max() for grid in grids)))
     figure = new_figure(8.4, 4.1)
     panels: Any = figure.subplots(1, 2, sharex=True, sharey=True)
-    titles = f"(a) IND: {label(duel.ind)}", f"(b) OOD: {label(duel.ood)}"
-    for axes, title, grid, *scores in zip(panels, titles, grids, duel.alone, duel.plus_pnml, strict=True):
+    titles = f"(a) IND: {label(comparison.ind)}", f"(b) OOD: {label(comparison.ood)}"
+    for axes, title, grid, *scores in zip(panels, titles, grids, comparison.alone, comparison.plus_pnml, strict=True):
         mesh = axes.pcolormesh(*edges, np.ma.masked_equal(grid.T, 0), norm=norm, cmap="viridis_r")
         _draw_thresholds(axes, thresholds, *scores)
         axes.set(xscale="log", yscale="log", xlabel="Gram score")
