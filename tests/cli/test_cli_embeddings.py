@@ -213,7 +213,7 @@ def test_read_head_of_any_precision(dtype: torch.dtype, tmp_path: Path) -> None:
 
 
 BAD_HEADS: list[tuple[str, Callable[[Path], None], str]] = [
-    ("head.pt", garbage, "expected .npz or .safetensors"),
+    ("head.pt", garbage, "expected one of .npz, .safetensors"),
     ("head.npz", garbage, "no whole .npz file"),
     ("head.npz", npz_of(weight=np.array([None])), "no whole .npz file of numbers"),
     ("head.npz", npz_of(kernel=two, offset=two), "holds kernel, offset: expected the last layer's 'weight'"),

@@ -193,5 +193,5 @@ def test_images_of_different_sizes_require_size(folder: Path) -> None:
     Image.new("L", (6, 5)).save(folder / "new" / "odd.png")
     path = fitted_on_images(folder)
     words = ("score", path, *MODEL, "--images", "new", "--out", "scores.csv")
-    assert "images of shapes (3, 4, 4) and (3, 5, 6) do not go into one batch: give --size" in fails(*words)
+    assert "expected images of one shape, got (3, 4, 4) and (3, 5, 6): give --size" in fails(*words)
     succeeds(*words, "--size", SIDE, "--restart")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,7 +43,7 @@ def test_score_job_writes_what_the_detector_computes(samples: EmbeddingFile, tmp
     for name, column in table.items():
         if name != "id":
             np.testing.assert_allclose(column, result[name], rtol=1e-6)
-    summary = Summary.from_json(json.loads(row["summary"]))
+    summary = Summary.from_json(row["summary"])
     assert (summary.rows, summary.flagged) == (40, int(result["is_ood"].sum()))
     np.testing.assert_allclose([summary.least, summary.most], [min(table["regret"]), max(table["regret"])])
 

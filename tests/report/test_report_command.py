@@ -87,7 +87,7 @@ def test_report_of_scored_folder_with_images_and_detector(
     (folder / worst).write_bytes(b"broken")
     done = call(
         scores, "--out", out, "--images", folder, "--detector", tmp_path / "detector.safetensors",
-        "--classes", tmp_path / "names.txt", "--title", "My <pictures>",
+        "--classes", tmp_path / "names.txt", "--title", "My <images>",
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     assert f"wrote {out}" in done.stdout
@@ -96,7 +96,7 @@ def test_report_of_scored_folder_with_images_and_detector(
     assert detector.threshold is not None
     assert found["grid"][found["start"]] == detector.threshold.value
     assert found["spectrum"]["count"] == 5
-    assert "My &lt;pictures&gt;" in page
+    assert "My &lt;images&gt;" in page
     assert "fitted on 300 samples, rank 5" in page
     assert page.count("<img") == 23
     assert page.count("no image") == 1
@@ -157,7 +157,7 @@ def test_images_in_parquet_are_found_by_row_number(tmp_path: Path) -> None:
         ("", "has no column 'id'"),
         ("id,score\na,1\n", "has no column 'regret', only id, score"),
         ("id,regret\na,1\nb\n", "has rows of different lengths"),
-        ("id,regret\na,high\n", "holds something that is no score"),
+        ("id,regret\na,high\n", "is no table of scores"),
         ("id,regret\na,nan\n", "has a regret of nan"),
     ],
 )

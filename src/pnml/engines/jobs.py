@@ -45,8 +45,7 @@ class ScoreJob:
 
     def __call__(self, start: int, stop: int) -> Row:
         """Return the summary as JSON in a row."""
-        summary = score_rows(self.samples, [(start, stop)], self.detector, self.store)
-        return {"summary": json.dumps(summary.to_json())}
+        return {"summary": score_rows(self.samples, [(start, stop)], self.detector, self.store).to_json()}
 
 
 def sums_to_row(sums: Sums) -> Row:

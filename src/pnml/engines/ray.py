@@ -9,7 +9,6 @@ second time doubles rows.
 
 from __future__ import annotations
 
-import json
 import warnings
 from copy import deepcopy
 from dataclasses import replace
@@ -147,7 +146,7 @@ def score_samples(
         store.begin(manifest(samples, detector, ranges), restart=restart)
         for table in track(map_ranges(ray, job, ranges), "score", total=len(ranges), shown=progress):
             for row in ray.get(table).to_pylist():
-                summary += Summary.from_json(json.loads(row["summary"]))
+                summary += Summary.from_json(row["summary"])
     check_decoded(samples, summary.skipped)
     store.delete_leftovers()
     return summary

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -73,11 +74,13 @@ class Summary:
             self.skipped + other.skipped,
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON has them."""
-        return {**asdict(self), "histogram": list(self.histogram.items())}
+    def to_json(self) -> str:
+        """Return the fields as JSON."""
+        return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> Summary:
+    def from_json(cls, text: str) -> Summary:
         """Return the summary that :meth:`to_json` wrote."""
-        return cls(**{**fields, "histogram": dict(fields["histogram"]), "skipped": tuple(fields["skipped"])})
+        fields = json.loads(text)
+        histogram = {int(number): count for number, count in fields["histogram"].items()}
+        return cls(**{**fields, "histogram": histogram, "skipped": tuple(fields["skipped"])})

@@ -1,1 +1,1 @@
-"""Other people's files: embeddings, heads, models and images in; scores out."""
+"""Read embeddings, heads, models and images; write scores."""

@@ -1,4 +1,4 @@
-"""The last linear layer in a file."""
+"""Read the last linear layer from a file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
 
 
 def read_head(path: Path) -> tuple[NDArray[Any], NDArray[Any] | None]:
-    """Read ``weight`` (C, M) and ``bias`` (C,) from an ``.npz`` or ``.safetensors`` file; None where it has no bias.
+    """Return ``weight`` (C, M) and ``bias`` (C,) of an ``.npz`` or ``.safetensors`` file; None without a bias.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -27,7 +27,9 @@ def read_head(path: Path) -> tuple[NDArray[Any], NDArray[Any] | None]:
     >>> weight.shape, bias.shape
     ((3, 8), (3,))
     """
-    arrays = _arrays(path)
+    if path.suffix not in _READERS:
+        raise ValueError(f"{path} is no file of a head: expected one of {', '.join(_READERS)}")
+    arrays = _READERS[path.suffix](path)
     if "weight" not in arrays:
         raise ValueError(
             f"{path} holds {', '.join(sorted(arrays)[:8]) or 'nothing'}: expected the last layer's 'weight', of shape "
@@ -36,34 +38,24 @@ def read_head(path: Path) -> tuple[NDArray[Any], NDArray[Any] | None]:
     return arrays["weight"], arrays.get("bias")
 
 
-def _arrays(path: Path) -> dict[str, NDArray[Any]]:
-    if path.suffix == ".safetensors":
-        return _safetensors(path)
-    if path.suffix == ".npz":
-        return _npz(path)
-    raise ValueError(f"{path} is no file of a head: expected .npz or .safetensors")
-
-
-def _safetensors(path: Path) -> dict[str, NDArray[Any]]:
+def _read_safetensors(path: Path) -> dict[str, NDArray[Any]]:
     try:
-        return {name: _numbers(path, name, stored) for name, stored in deserialize(path.read_bytes())}  # type: ignore[no-untyped-call]
+        return {name: _to_array(path, name, tensor) for name, tensor in deserialize(path.read_bytes())}  # type: ignore[no-untyped-call]
     except SafetensorError as error:
         raise ValueError(f"{path} is no whole safetensors file ({error}): write it again") from error
 
 
-def _numbers(path: Path, name: str, stored: dict[str, Any]) -> NDArray[Any]:
-    """The tensor as NumPy has it; bfloat16, which it does not have, is the upper half of a float32."""
-    kind, data = stored["dtype"], stored["data"]
-    if kind == "BF16":
-        numbers = (np.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4")
-    elif kind in _DTYPES:
-        numbers = np.frombuffer(data, _DTYPES[kind])
-    else:
-        raise ValueError(f"{name!r} of {path} holds {kind} numbers: expected one of {', '.join(_DTYPES)} or BF16")
-    return numbers.reshape(stored["shape"])
+def _to_array(path: Path, name: str, tensor: dict[str, Any]) -> NDArray[Any]:
+    """Return a tensor as NumPy array; bfloat16, which NumPy lacks, is the upper half of a float32."""
+    dtype, data, shape = tensor["dtype"], tensor["data"], tensor["shape"]
+    if dtype == "BF16":
+        return (np.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4").reshape(shape)
+    if dtype not in _DTYPES:
+        raise ValueError(f"{name!r} of {path} holds {dtype} numbers: expected one of {', '.join(_DTYPES)} or BF16")
+    return np.frombuffer(data, _DTYPES[dtype]).reshape(shape)
 
 
-def _npz(path: Path) -> dict[str, NDArray[Any]]:
+def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with zipfile.ZipFile(path), np.load(path, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
@@ -71,3 +63,6 @@ def _npz(path: Path) -> dict[str, NDArray[Any]]:
         raise ValueError(
             f"{path} is no whole .npz file of numbers ({error}): write it again with numpy.savez"
         ) from error
+
+
+_READERS = {".npz": _read_npz, ".safetensors": _read_safetensors}

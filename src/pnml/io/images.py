@@ -63,7 +63,7 @@ def _open_parquet(path: PathOrUri) -> RowReader:
 
 
 def image_files(folder: Path) -> list[Path]:
-    """Return all picture files below ``folder``, sorted by path; hidden ones are left out."""
+    """Return all image files below ``folder``, sorted by path; hidden ones are left out."""
     return sorted(
         path
         for path in folder.rglob("*")
@@ -72,7 +72,7 @@ def image_files(folder: Path) -> list[Path]:
 
 
 def image_columns(path: Path | str, schema: Any) -> tuple[str, str | None]:
-    """Return the names of the columns of pictures and of labels."""
+    """Return the names of the columns of images and of labels; None without labels."""
     types = require("pyarrow.types", extra="parquet", what="reading parquet")
 
     def holds_bytes(kind: Any) -> bool:
@@ -83,12 +83,12 @@ def image_columns(path: Path | str, schema: Any) -> tuple[str, str | None]:
     images = [field.name for field in schema if holds_bytes(field.type)]
     if not images:
         found = ", ".join(f"{field.name} ({field.type})" for field in schema)
-        raise ValueError(f"{path} has no column of pictures: bytes, or structs with bytes, are expected among {found}")
+        raise ValueError(f"{path} has no column of images: expected bytes, or structs with bytes, got {found}")
     labels = [field.name for field in schema if "label" in field.name.lower() and types.is_integer(field.type)]
     return images[0], labels[0] if labels else None
 
 
 def bytes_of(value: Any) -> bytes:
-    """Return the encoded picture in a cell; no bytes, which do not decode, for an empty cell."""
+    """Return the encoded image in a cell; b"", which does not decode, for an empty cell."""
     content = value["bytes"] if isinstance(value, dict) else value
     return content or b""

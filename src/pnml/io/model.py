@@ -1,4 +1,4 @@
-"""A model named on the command line: ``package.module:factory`` and its weights."""
+"""Load the model of the option ``--model package.module:factory``, and its weights."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def load_model(spec: str, weights: Path | None) -> tuple[nn.Module, Transform | None]:
-    """Call a factory for a model, load its weights, and put it on the GPU where there is one.
+    """Return the model of a factory with its weights, on the GPU if there is one, and its transform if it has one.
 
     Args:
         spec: ``package.module:factory``, importable from the working folder or installed. The factory takes no
             arguments and returns the model, or a pair of the model and a transform from a Pillow image to a tensor.
-        weights: a safetensors file with the model's state; the factory's own weights when None.
+        weights: a safetensors file with the model's state; None keeps the weights of the factory.
 
     >>> model, transform = load_model("torch.nn:Identity", None)
     >>> model, transform
@@ -35,10 +35,10 @@ def load_model(spec: str, weights: Path | None) -> tuple[nn.Module, Transform | 
     torch = require("torch", extra="torch", what="--model")
     from pnml.pytorch.head import unwrapped
 
-    made = _call(spec)
-    model, transform = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
+    returned = _call_factory(spec)
+    model, transform = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, None)
     if not isinstance(model, torch.nn.Module):
-        raise ValueError(  # noqa: TRY004 - a wrong --model, as wrong as any other value
+        raise ValueError(  # noqa: TRY004 - an invalid option
             f"{spec} returned {type(model).__name__}: expected an nn.Module, or an (nn.Module, transform) pair"
         )
     model = unwrapped(model)
@@ -47,7 +47,7 @@ def load_model(spec: str, weights: Path | None) -> tuple[nn.Module, Transform | 
     return model.to("cuda" if torch.cuda.is_available() else "cpu").eval(), transform
 
 
-def _call(spec: str) -> Any:
+def _call_factory(spec: str) -> Any:
     module_name, _, factory_name = spec.partition(":")
     if not module_name or not factory_name:
         raise ValueError(f"--model {spec!r} names no factory: expected package.module:factory")
@@ -60,7 +60,7 @@ def _call(spec: str) -> Any:
             ) from error
         factory = getattr(module, factory_name, None)
         if not callable(factory):
-            raise ValueError(  # noqa: TRY004 - a wrong --model, as wrong as any other value
+            raise ValueError(  # noqa: TRY004 - an invalid option
                 f"--model {spec!r}: {module_name} has no function {factory_name!r}"
             )
         try:
@@ -88,10 +88,10 @@ def _load_weights(model: nn.Module, path: Path) -> None:
         raise ValueError(f"{path} is no whole safetensors file ({error}): write it again") from error
     except RuntimeError as error:  # tensors of other shapes
         raise ValueError(f"{path} does not fit the model: {error}") from error
-    troubles = [
+    problems = [
         f"{len(names)} tensors {what} ({', '.join(sorted(names)[:3])}{', ...' if len(names) > 3 else ''})"
         for what, names in (("are missing", list(missing)), ("are not the model's", list(unexpected)))
         if names
     ]
-    if troubles:
-        raise ValueError(f"{path} does not fit the model: {' and '.join(troubles)}")
+    if problems:
+        raise ValueError(f"{path} does not fit the model: {' and '.join(problems)}")

@@ -6,7 +6,7 @@ import zipfile
 import zlib
 from contextlib import contextmanager
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -40,15 +40,18 @@ def open_npy(path: Path) -> RowReader:
 
 def open_npz(path: Path) -> RowReader:
     """Open an ``.npz`` with ``embedding``, (N, M), and optionally ``id``, (N,); a single array may have any name."""
+    headers: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {}
     with _archive(path) as archive:
-        headers = {name.removesuffix(".npy"): _header(path, archive, name) for name in archive.namelist()}
+        for member in archive.namelist():
+            with archive.open(member) as file:
+                headers[member.removesuffix(".npy")] = _read_header(path, file)
     others = [name for name in headers if name != "id"]
     name = "embedding" if "embedding" in headers else others[0] if len(others) == 1 else None
     if name is None:
         raise ValueError(f"{path} holds the arrays {others}: name the one to use 'embedding'")
-    count, width = _matrix_shape(path, headers[name].shape, headers[name].dtype)
-    if "id" in headers and headers["id"].shape != (count,):
-        raise ValueError(f"'id' in {path} has shape {headers['id'].shape}: expected one for each of {count} rows")
+    count, width = _matrix_shape(path, *headers[name])
+    if "id" in headers and headers["id"][0] != (count,):
+        raise ValueError(f"'id' in {path} has shape {headers['id'][0]}: expected one for each of {count} rows")
 
     def read(start: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         with _archive(path) as archive:
@@ -62,11 +65,6 @@ def open_npz(path: Path) -> RowReader:
     return RowReader(path, count, read, partial(fingerprint_path, path), width=width)
 
 
-class _Header(NamedTuple):
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-
-
 @contextmanager
 def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
     try:
@@ -76,13 +74,8 @@ def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
         raise ValueError(f"{path} is no whole .npz file ({error}): write it again with numpy.savez") from error
 
 
-def _header(path: Path, archive: zipfile.ZipFile, name: str) -> _Header:
-    with archive.open(name) as file:
-        return _read_header(path, file)
-
-
-def _read_header(path: Path, file: IO[bytes]) -> _Header:
-    """Read past the header of an array in the ``.npy`` format."""
+def _read_header(path: Path, file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Return the shape and dtype of an array in the ``.npy`` format."""
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, fortran_order, dtype = read(file)
@@ -90,7 +83,7 @@ def _read_header(path: Path, file: IO[bytes]) -> _Header:
         raise ValueError(f"{path} is stored column by column: write it again with numpy.ascontiguousarray(rows)")
     if dtype.hasobject:
         raise ValueError(f"{path} holds Python objects: write it again with numbers, and ids as numbers or text")
-    return _Header(shape, dtype)
+    return shape, dtype
 
 
 def _batches(path: Path, archive: zipfile.ZipFile, name: str, start: int, size: int) -> Iterator[NDArray[Any]]:

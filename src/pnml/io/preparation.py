@@ -1,4 +1,4 @@
-"""From encoded images to what a model takes: resized, scaled to [0, 1], normalised; or the model's own transform."""
+"""Prepare images for a model: resize, scale to [0, 1] and normalise, or apply the model's own transform."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Preparation:
-    """What happens to every image, decoded as RGB, before the model sees it.
+    """The processing of every image, decoded as RGB, before the model.
 
     Attributes:
-        size: the side in pixels it is resized to, bilinear with antialiasing; as it is when None.
+        size: the side in pixels to resize to, bilinear with antialiasing; None keeps the size.
         mean: subtracted from each channel after scaling to [0, 1].
-        std: what each channel is divided by then.
-        transform: does it all instead, from a Pillow image to a tensor (C, H, W).
+        std: the divisor of each channel after that.
+        transform: replaces all of the above, from a Pillow image to a tensor (C, H, W).
     """
 
     size: int | None = None
@@ -35,19 +35,19 @@ class Preparation:
     transform: Callable[[Any], torch.Tensor] | None = None
 
     def fingerprint(self) -> dict[str, Any]:
-        """Say what happens, as far as it can be said."""
+        """Return what identifies the processing; of a transform, only whether there is one."""
         return {"size": self.size, "mean": list(self.mean), "std": list(self.std), "transform": bool(self.transform)}
 
     def decode(self, encoded: Sequence[Encoded], *, strict: bool) -> list[torch.Tensor | None]:
-        """Decode and prepare images in threads; None, or an error with ``strict``, stands for one that does not decode.
+        """Decode and prepare images in threads; one that does not decode is None, or raises with ``strict``.
 
         Returns:
-            Tensors (C, H, W), not yet normalised unless the transform did it.
+            Tensors (C, H, W), not yet normalised unless there is a transform.
         """
 
-        def attempt(one: Encoded) -> torch.Tensor | None:
+        def attempt(image: Encoded) -> torch.Tensor | None:
             try:
-                return self._one(one)
+                return self._prepare(image)
             except UndecodableError:
                 if strict:
                     raise
@@ -56,11 +56,11 @@ class Preparation:
         return list(in_threads(attempt, encoded))
 
     def batch(self, images: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Stack prepared images of one size into the batch the model takes, (n, C, H, W)."""
+        """Return prepared images of one size as a normalised batch, (n, C, H, W)."""
         torch_ = require("torch", extra="torch", what="preparing images")
         shapes = sorted({tuple(image.shape) for image in images})
         if len(shapes) > 1:
-            raise ValueError(f"images of shapes {shapes[0]} and {shapes[1]} do not go into one batch: give --size")
+            raise ValueError(f"expected images of one shape, got {shapes[0]} and {shapes[1]}: give --size")
         batch: torch.Tensor = torch_.stack(list(images))
         if self.transform is not None:
             return batch
@@ -68,16 +68,16 @@ class Preparation:
         normalised: torch.Tensor = (batch.float() / 255 - mean) / std
         return normalised
 
-    def _one(self, encoded: Encoded) -> torch.Tensor:
+    def _prepare(self, encoded: Encoded) -> torch.Tensor:
         torch_ = require("torch", extra="torch", what="preparing images")
         if self.transform is None:
             pixels = read_image(encoded, None if self.size is None else resize_to(self.size))
             image: torch.Tensor = torch_.from_numpy(np.array(pixels)).permute(2, 0, 1)
             return image
-        picture = require("PIL.Image", extra="torch", what="preparing images").fromarray(read_image(encoded))
-        made = self.transform(picture)
-        if not torch_.is_tensor(made):
+        pillow_image = require("PIL.Image", extra="torch", what="preparing images").fromarray(read_image(encoded))
+        tensor = self.transform(pillow_image)
+        if not torch_.is_tensor(tensor):
             raise ValueError(
-                f"the factory's transform returned {type(made).__name__}: expected a tensor (channels, height, width)"
+                f"the factory's transform returned {type(tensor).__name__}: expected a tensor (channels, height, width)"
             )
-        return made
+        return tensor

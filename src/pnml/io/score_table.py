@@ -1,4 +1,4 @@
-"""Reading back the tables that ``pnml score`` writes."""
+"""Read the tables that ``pnml score`` writes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ROWS_AT_ONCE = 1 << 16
 
 
 def read_scores(path: Path) -> dict[str, NDArray[Any]]:
-    r"""Read ids (as text), regrets and, where the table has them, predictions, probabilities and decisions.
+    r"""Return ids (as text), regrets and, where the table has them, predictions, probabilities and decisions.
 
     The table is a .csv or .parquet file, or a folder of .parquet files.
 
@@ -48,7 +48,7 @@ def read_scores(path: Path) -> dict[str, NDArray[Any]]:
     try:
         return {name: np.asarray(columns[name], dtype=kind) for name, kind in _KINDS.items() if name in columns}
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{path} holds something that is no score ({error}): write it again") from error
+        raise ValueError(f"{path} is no table of scores ({error}): write it again") from error
 
 
 def _read_csv(path: Path) -> dict[str, list[Any]]:
