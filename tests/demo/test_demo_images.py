@@ -74,8 +74,8 @@ def test_crops_are_resized_with_antialiasing() -> None:
 
 
 def test_crops_depend_on_the_seed() -> None:
-    picture = {"noise": np.random.default_rng(0).integers(0, 256, (256, 300, 3), dtype=np.uint8)}
-    first, again, other = (images.crops("noise", picture, seed=seed).pixels for seed in (0, 0, 1))
+    noise = {"noise": np.random.default_rng(0).integers(0, 256, (256, 300, 3), dtype=np.uint8)}
+    first, again, other = (images.crops("noise", noise, seed=seed).pixels for seed in (0, 0, 1))
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
 

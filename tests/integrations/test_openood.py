@@ -99,6 +99,6 @@ def test_postprocessor_inherits_from_openood_if_installed(monkeypatch: pytest.Mo
     module.BasePostprocessor = BasePostprocessor  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "openood", ModuleType("openood"))
     monkeypatch.setitem(sys.modules, "openood.postprocessors", module)
-    made = runpy.run_path(sys.modules["pnml.integrations.openood"].__file__ or "")["PNMLPostprocessor"]
-    assert issubclass(made, BasePostprocessor)
-    assert made("config").config == "config"
+    postprocessor = runpy.run_path(sys.modules["pnml.integrations.openood"].__file__ or "")["PNMLPostprocessor"]
+    assert issubclass(postprocessor, BasePostprocessor)
+    assert postprocessor("config").config == "config"

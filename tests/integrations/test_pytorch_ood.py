@@ -19,7 +19,7 @@ from pnml.integrations.pytorch_ood import PNML
 
 from .factories import CLASSES, FEATURES, Classifier, classifier, inputs, naive_regret
 
-theirs = import_pytorch_ood("this test")
+pytorch_ood = import_pytorch_ood("this test")
 benchmark = import_module("pytorch_ood.benchmark")
 TRAIN = TensorDataset(inputs(500, seed=0), torch.arange(500) % CLASSES)
 
@@ -41,10 +41,10 @@ def reference(model: Classifier) -> Detector:
 
 def test_adapter_is_a_features_detector_that_requires_fitting(model: Classifier) -> None:
     detector = PNML(encoder=model.features, head=model.fc)
-    assert isinstance(detector, theirs.api.FeaturesDetector)
+    assert isinstance(detector, pytorch_ood.api.FeaturesDetector)
     assert detector.requires_fit
-    assert theirs.api.Task.CLASSIFICATION in PNML.info.tasks
-    with pytest.raises(theirs.api.RequiresFittingException):
+    assert pytorch_ood.api.Task.CLASSIFICATION in PNML.info.tasks
+    with pytest.raises(pytorch_ood.api.RequiresFittingException):
         detector.predict(inputs(2, seed=1))
 
 
@@ -82,7 +82,7 @@ def test_fit_ignores_samples_of_negative_label(model: Classifier, fitted: PNML) 
 
 def test_metrics_of_pytorch_ood_accept_the_scores(fitted: PNML) -> None:
     x, y = torch.cat([inputs(60, seed=1), inputs(40, seed=2, scale=4)]), torch.tensor([0] * 60 + [-1] * 40)
-    metrics = theirs.metrics.OODMetrics()
+    metrics = pytorch_ood.metrics.OODMetrics()
     for start in range(0, 100, 25):
         metrics.update(fitted(x[start : start + 25]), y[start : start + 25])
     assert metrics.compute()["AUROC"] == pytest.approx(roc_auc_score(y < 0, fitted(x).numpy()), abs=1e-6)
@@ -105,9 +105,11 @@ class SyntheticBenchmark(benchmark.Benchmark):  # type: ignore[misc, name-define
 def test_benchmark_of_pytorch_ood_agrees_with_its_own_pnml(model: Classifier) -> None:
     synthetic = SyntheticBenchmark()
     loader = DataLoader(synthetic.train_set(), batch_size=50)
-    own = theirs.detector.PNML(encoder=model.features, head=model.fc).fit(loader)
-    ours = PNML(encoder=model.features, head=model.fc, embedding_scale="paper").fit(loader)  # the scale of pytorch-ood
-    found = synthetic.evaluate([own, ours], loader_kwargs={"batch_size": 30}, cache=True)
+    original = pytorch_ood.detector.PNML(encoder=model.features, head=model.fc).fit(loader)
+    adapter = PNML(encoder=model.features, head=model.fc, embedding_scale="paper").fit(
+        loader
+    )  # the scale of pytorch-ood
+    found = synthetic.evaluate([original, adapter], loader_kwargs={"batch_size": 30}, cache=True)
     assert [result["Dataset"] for result in found] == ["wide", "wide", "narrow", "narrow"]
     for first, second in zip(found[::2], found[1::2], strict=True):  # the features are well conditioned
         assert first["AUROC"] == pytest.approx(second["AUROC"], abs=0.01)
@@ -125,20 +127,20 @@ def test_small_directions_are_used_unlike_in_a_float32_inverse(model: Classifier
     train, labels = ill_conditioned(2000, seed=0, small=1e-4), torch.zeros(2000)
     ind, ood = ill_conditioned(200, seed=1, small=1e-4), ill_conditioned(200, seed=2, small=1e-2)
     rows, is_ood = torch.cat([ind, ood]), [0] * 200 + [1] * 200
-    own = theirs.detector.PNML(None, model.fc).fit_features(train, labels)
-    ours = PNML(None, model.fc, embedding_scale="paper").fit_features(train, labels)
+    original = pytorch_ood.detector.PNML(None, model.fc).fit_features(train, labels)
+    adapter = PNML(None, model.fc, embedding_scale="paper").fit_features(train, labels)
     exact = naive_regret(rows, train, model.fc, "paper")
     assert roc_auc_score(is_ood, exact) > 0.99
-    assert roc_auc_score(is_ood, own.predict_features(rows).numpy()) < 0.6
-    assert roc_auc_score(is_ood, ours.predict_features(rows).numpy()) > 0.99
-    np.testing.assert_allclose(ours.predict_features(rows).numpy(), exact, rtol=0.01)
-    assert np.median(own.predict_features(ood).numpy() * np.log(CLASSES) / exact[200:]) < 0.1
+    assert roc_auc_score(is_ood, original.predict_features(rows).numpy()) < 0.6
+    assert roc_auc_score(is_ood, adapter.predict_features(rows).numpy()) > 0.99
+    np.testing.assert_allclose(adapter.predict_features(rows).numpy(), exact, rtol=0.01)
+    assert np.median(original.predict_features(ood).numpy() * np.log(CLASSES) / exact[200:]) < 0.1
 
 
 def test_invalid_head_or_missing_encoder_raises(model: Classifier) -> None:
     with pytest.raises(TypeError, match=r"head is a Sequential: expected the last nn.Linear"):
         PNML(encoder=None, head=nn.Sequential(model.fc))  # type: ignore[arg-type]
-    with pytest.raises(theirs.api.ModelNotSetException):
+    with pytest.raises(pytorch_ood.api.ModelNotSetException):
         PNML(encoder=None, head=model.fc).fit(DataLoader(TRAIN, batch_size=50))
 
 

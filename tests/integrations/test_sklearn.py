@@ -244,9 +244,9 @@ def test_regret_is_larger_for_unseen_digits_rotations_and_noise(digits: dict[str
 
 
 def test_outlier_detector_has_the_interface_of_isolation_forest_and_higher_auroc(digits: dict[str, Matrix]) -> None:
-    ours = PNMLOutlierDetector(LogisticRegression(max_iter=1000)).fit(digits["train"], digits["labels"])
+    pnml_detector = PNMLOutlierDetector(LogisticRegression(max_iter=1000)).fit(digits["train"], digits["labels"])
     forest = IsolationForest(random_state=0, contamination=0.1).fit(digits["train"])
-    for detector in (ours, forest):
+    for detector in (pnml_detector, forest):
         assert set(detector.predict(digits["train"])) == {-1, 1}
         assert np.mean(detector.predict(digits["train"]) == -1) == pytest.approx(0.1, abs=0.01)
         assert auroc(lambda X, d=detector: -d.score_samples(X), digits["test"], digits["noise"]) > 0.99
@@ -254,7 +254,9 @@ def test_outlier_detector_has_the_interface_of_isolation_forest_and_higher_auroc
             decision = detector.decision_function(digits[name])
             np.testing.assert_allclose(decision, detector.score_samples(digits[name]) - detector.offset_)
             assert ((decision < 0) == (detector.predict(digits[name]) == -1)).all()
-    unseen = [auroc(lambda X, d=d: -d.score_samples(X), digits["test"], digits["unseen"]) for d in (ours, forest)]
+    unseen = [
+        auroc(lambda X, d=d: -d.score_samples(X), digits["test"], digits["unseen"]) for d in (pnml_detector, forest)
+    ]
     assert unseen[0] > unseen[1] + 0.2
 
 

@@ -120,19 +120,19 @@ def test_slider_changes_rates_by_keyboard(window: Page, compared: Path) -> None:
     with opened(window, compared) as page:
         check_rates(page, report)
         assert rate(page, 0) == pytest.approx(95.0, abs=0.2)
-        seen = {rate(page, 0)}
+        rates = {rate(page, 0)}
         page.locator("#threshold").focus()
         for key, times in (("ArrowRight", 10), ("PageUp", 1), ("PageDown", 4), ("Home", 1), ("End", 1)):
             for _ in range(times):
                 page.keyboard.press(key)
             check_rates(page, report)
-            seen.add(rate(page, 0))
-        assert len(seen) == 5
+            rates.add(rate(page, 0))
+        assert len(rates) == 5
         assert rate(page, 0) == 100.0
         assert page.evaluate("data.grid[state.step]") == max(one.regret.max() for one in report.sets)
-        said = page.locator("#threshold").get_attribute("aria-valuetext")
-        assert said is not None
-        assert said.endswith("nats: keeps 100.0% of known, flags 0.0% of far")
+        text = page.locator("#threshold").get_attribute("aria-valuetext")
+        assert text is not None
+        assert text.endswith("nats: keeps 100.0% of known, flags 0.0% of far")
         page.locator("#reset").click()
         check_rates(page, report)
         assert rate(page, 0) == pytest.approx(95.0, abs=0.2)
@@ -203,14 +203,14 @@ def test_charts_are_read_by_pointer_and_by_keyboard(window: Page, compared: Path
         page.mouse.move(0, 0)
         assert readout.inner_text() == hint
         plot.focus()
-        said = []
+        texts = []
         for key in ("ArrowRight", "ArrowRight", "ArrowLeft", "End", "Home", "Escape", "ArrowLeft", "a"):
             page.keyboard.press(key)
-            said.append(readout.inner_text())
-        assert len({hint, by_pointer, said[0], said[1], said[3]}) == 5
-        assert said[2] == said[4] == said[0]
-        assert said[5] == hint
-        assert said[6] == said[7] == said[3]
+            texts.append(readout.inner_text())
+        assert len({hint, by_pointer, texts[0], texts[1], texts[3]}) == 5
+        assert texts[2] == texts[4] == texts[0]
+        assert texts[5] == hint
+        assert texts[6] == texts[7] == texts[3]
         page.keyboard.press("Tab")
         assert readout.inner_text() == hint
         assert len(str(plot.get_attribute("aria-label"))) > 30
@@ -249,7 +249,7 @@ def reports() -> dict[str, Report]:
     wide = Table(title="Wide", columns=tuple(f"column {n}" for n in range(30)), rows=(("x",) * 30,))
     only_in = Report(title="Known", facts={}, sets=(scored("known", "in", -1, 30, 0),), spectrum=np.array([1.0]))
     same = ScoredSet(name="W" * 80, role="unlabelled", regret=np.array([0.5, 0.5]))
-    mixed = (scored("known", "in", -1, 30, 0), scored("new", "out", 0, 30, 1), scored("mine", "unlabelled", 0, 9, 2))
+    mixed = (scored("known", "in", -1, 30, 0), scored("new", "out", 0, 30, 1), scored("other", "unlabelled", 0, 9, 2))
     return {
         "comparison": comparison(),
         "unlabelled": unlabelled(),

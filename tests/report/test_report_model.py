@@ -13,12 +13,12 @@ from .factories import comparison, numbered_images, scored
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"role": "inside"}, "the role of 'mine' is 'inside': expected one of in, out, unlabelled"),
+        ({"role": "inside"}, "the role of 'new' is 'inside': expected one of in, out, unlabelled"),
         ({"regret": []}, r"has shape \(0,\): expected shape \(n,\)"),
         ({"regret": [[0.1]]}, r"has shape \(1, 1\)"),
-        ({"regret": [0.1, np.nan]}, "row 1 of 'mine' has a regret of nan"),
+        ({"regret": [0.1, np.nan]}, "row 1 of 'new' has a regret of nan"),
         ({"regret": [0.1, -0.5]}, "has a regret of -0.5: expected 0 nats or more"),
-        ({"probability": [np.inf, 1.0]}, "row 0 of 'mine' has a probability of inf"),
+        ({"probability": [np.inf, 1.0]}, "row 0 of 'new' has a probability of inf"),
         ({"prediction": [1]}, "has 2 regrets but 1 entries in 'prediction'"),
         ({"ids": ["a", "b", "c"]}, "has 2 regrets but 3 entries in 'ids'"),
         ({"images": numbered_images(3)}, r"are uint8 \(3, 8, 8, 3\): expected uint8 \(2, H, W, 3\)"),
@@ -28,7 +28,7 @@ from .factories import comparison, numbered_images, scored
 )
 def test_invalid_scored_set_raises(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        ScoredSet(**{"name": "mine", "role": "unlabelled", "regret": [0.1, 0.2], **wrong})
+        ScoredSet(**{"name": "new", "role": "unlabelled", "regret": [0.1, 0.2], **wrong})
 
 
 @pytest.mark.parametrize(

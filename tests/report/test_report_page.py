@@ -21,7 +21,7 @@ from sklearn.metrics import auc, roc_auc_score, roc_curve
 from pnml.report import Report, ScoredSet, Table, write_report
 from pnml.report.page import render
 from pnml.report.page_data import BINS, STEPS
-from pnml.report.pictures import GALLERY, extremes
+from pnml.report.thumbnails import GALLERY, extremes
 
 from .factories import NASTY, comparison, page_data_of, scored, unlabelled
 

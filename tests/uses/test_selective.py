@@ -98,8 +98,8 @@ def test_aurc_and_coverage_match_closed_forms() -> None:
 def test_aurc_accepts_tensors_and_infinite_scores() -> None:
     torch = pytest.importorskip("torch")
     scores, wrong = [0.5, np.inf, 0.25], [False, True, True]
-    given = torch.tensor(scores, dtype=torch.float32), torch.tensor(wrong)
-    assert aurc(*given) == aurc([1, 2, 0], wrong)
+    tensors = torch.tensor(scores, dtype=torch.float32), torch.tensor(wrong)
+    assert aurc(*tensors) == aurc([1, 2, 0], wrong)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pnml.backend.arrays import to_numpy
 from pnml.backend.state import load_state, save_state
 from pnml.report.labels import label
 from pnml.report.model import ScoredSet
-from pnml.report.pictures import extremes, thumbnail
+from pnml.report.thumbnails import extremes, thumbnail
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from pnml.report.pictures import data_uri, extremes, sample_thumbnail
+from pnml.report.thumbnails import data_uri, extremes, sample_thumbnail
 
 if TYPE_CHECKING:
     from pnml.report.model import Report, ScoredSet

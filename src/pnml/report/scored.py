@@ -11,7 +11,7 @@ from pnml.io.decode import UndecodableError, read_image
 from pnml.io.images import open_images
 from pnml.io.score_table import read_scores
 from pnml.report.model import Report, ScoredSet
-from pnml.report.pictures import extremes, thumbnail
+from pnml.report.thumbnails import extremes, thumbnail
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
