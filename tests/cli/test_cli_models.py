@@ -13,7 +13,7 @@ from torch import nn
 from pnml import Detector, guard
 from pnml.io.model import load_model
 
-from .cli_files import MODEL, MODULE, fails, fitted_on_images, network, pixels_of, succeeds, table_of
+from .cli_files import MODEL, MODULE, fails, fitted_on_images, network, pixels_of, run, succeeds, table_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,6 +58,13 @@ class NoHead(torch.nn.Module):
 
     def forward(self, x):
         return 2 * self.fc(x.flatten(1))
+
+class OutOfMemory(NoHead):
+    def forward(self, x):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+def out_of_memory():
+    raise torch.OutOfMemoryError("CUDA out of memory")
 
 number = 3
 """
@@ -112,6 +119,13 @@ BAD_MODELS = [
 def test_bad_models_are_refused_with_the_reason(model: str, message: str, transformed: Path) -> None:
     assert message in fails("fit", "--model", model, "--images", "train", "--out", "other.safetensors")
     assert not (transformed / "other.safetensors").exists()
+
+
+@pytest.mark.parametrize("factory", ["OutOfMemory", "out_of_memory"])
+def test_out_of_memory_errors_pass_through(factory: str, transformed: Path) -> None:
+    model = f"made_with_transform:{factory}"
+    result = run("fit", "--model", model, "--images", "train", "--out", "other.safetensors")
+    assert isinstance(result.exception, torch.OutOfMemoryError)
 
 
 def test_head_layer_selects_the_last_layer(transformed: Path) -> None:

@@ -52,8 +52,10 @@ def test_begin_resumes_the_same_work_only(file_format: Format, tmp_path: Path) -
     with pytest.raises(ValueError, match=r"belongs to another run: the detector changed\..*--restart"):
         store.begin({**MANIFEST, "detector": "another"})
     assert_holds(store, 0, 3)
+    (tmp_path / "notes.txt").write_text("mine")
     store.begin({**MANIFEST, "detector": "another"}, restart=True)
     assert store.read(0, 3) is None
+    assert names(tmp_path) == ["_manifest.json", "notes.txt"]
     store.begin({**MANIFEST, "detector": "another"})
 
 

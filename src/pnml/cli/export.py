@@ -39,6 +39,8 @@ def export(
     try:
         with Console(stderr=True).status("export"):
             export_onnx(guard, torch.rand(2, *shape), out)
+    except torch.OutOfMemoryError:
+        raise
     except RuntimeError as error:
         raise ValueError(f"the model cannot be exported with inputs of shape {shape}: {error}") from error
     threshold = guard.fitted().threshold

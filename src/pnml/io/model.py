@@ -48,6 +48,8 @@ def load_model(spec: str, weights: Path | None) -> tuple[nn.Module, Transform | 
 
 
 def _call_factory(spec: str) -> Any:
+    import torch
+
     module_name, _, factory_name = spec.partition(":")
     if not module_name or not factory_name:
         raise ValueError(f"--model {spec!r} names no factory: expected package.module:factory")
@@ -65,6 +67,8 @@ def _call_factory(spec: str) -> Any:
             )
         try:
             return factory()
+        except (MemoryError, torch.OutOfMemoryError):
+            raise
         except Exception as error:
             raise ValueError(f"--model {spec!r} failed with {type(error).__name__}: {error}") from error
 

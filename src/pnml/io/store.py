@@ -75,7 +75,7 @@ class PartStore:
             if any(not name.startswith(".") for name in names):
                 raise ValueError(f"{self.path} was not written by pnml score: move it, or write to another path")
         elif restart:
-            self._delete(name for name in names if name != _MANIFEST)
+            self._delete(name for name in names if name.startswith("rows-"))
         else:
             self._check_manifest(manifest)
             return
