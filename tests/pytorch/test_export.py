@@ -44,7 +44,7 @@ def assert_agree(outputs: dict[str, np.ndarray[Any, Any]], result: pnml.Result, 
         assert (outputs["p_value"] >= least - 1e-6).all()
         assert (outputs["p_value"] <= most + 1e-6).all()
         clear = np.abs(regret - threshold.value) > atol
-        np.testing.assert_array_equal(outputs["is_ood"][clear], result.is_ood[clear])
+        np.testing.assert_array_equal(outputs["is_ood"][clear], np.asarray(result.is_ood)[clear])
 
 
 def calibrated(model: nn.Module, embedding_scale: EmbeddingScale) -> pnml.Guard:
