@@ -189,7 +189,7 @@ def test_arrays_on_the_host_are_scored_by_numpy_whatever_their_library(library: 
 @pytest.fixture
 def on_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let PyTorch compute on its own tensors, as it does on a GPU."""
-    monkeypatch.setattr("pnml.core.result.to_compute", lambda x: x)
+    monkeypatch.setattr("pnml.core.batch.to_compute", lambda x: x)
 
 
 @pytest.mark.usefixtures("on_device")

@@ -11,11 +11,12 @@ import array_api_compat as compat
 from pnml.backend.arrays import Array, is_recorded, namespace, precision
 from pnml.backend.rows import check_finite, check_shape
 from pnml.backend.state import load_state, save_state
+from pnml.core.batch import Batch
 from pnml.core.calibration import Threshold, calibrate
 from pnml.core.correlation import Correlation
 from pnml.core.last_layer import checked_head, head_digest
 from pnml.core.model import ScoringModel
-from pnml.core.result import Result, compute_like
+from pnml.core.result import Result
 from pnml.core.sample import RowSample
 from pnml.core.scaling import EMBEDDING_SCALES, LABEL_NOISE, EmbeddingScale, balanced_scales
 from pnml.core.scorer import Float32Scorer, Float64Scorer
@@ -184,9 +185,8 @@ class Detector:
             embeddings: of any array library, shape (n, M).
             logits: the model's own logits, shape (n, C), where they are known; computed from the embeddings otherwise.
         """
-        x = self._check_batch(embeddings)
-        regret = compute_like(self._score_rows, x)
-        return Result(x, regret, self._fitted_scorers[0], self.threshold, logits)
+        batch = self._check_batch(embeddings)
+        return Result(batch, batch.apply(self._score_rows), self._fitted_scorers[0], self.threshold, logits)
 
     def score(self, embeddings: Array, *, leave_one_out: bool = False) -> Array:
         """Return the regret in nats, shape (n,): larger = less trustworthy.
@@ -198,8 +198,8 @@ class Detector:
             embeddings: of any array library, shape (n, M).
             leave_one_out: the embeddings *are* training rows; score each as if it had not been fitted on.
         """
-        x = self._check_batch(embeddings)
-        return compute_like(self._score_left_out if leave_one_out else self._score_rows, x)
+        batch = self._check_batch(embeddings)
+        return batch.convert(batch.apply(self._score_left_out if leave_one_out else self._score_rows))
 
     def predict_proba(self, embeddings: Array) -> Array:
         """Return the pNML probabilities q, shape (n, C)."""
@@ -233,11 +233,11 @@ class Detector:
             raise ValueError("no threshold is set: call calibrate(held_out_embeddings) first")
         return self.threshold.is_ood(self.score(embeddings))
 
-    def _check_batch(self, embeddings: Array) -> Array:
+    def _check_batch(self, embeddings: Array) -> Batch:
         x = check_shape(embeddings, self.n_features)
         if x.shape[0] == 0:
             raise ValueError("expected at least one embedding, got none")
-        return x
+        return Batch(x)
 
     def _score_rows(self, rows: Array, eps: float) -> Array:
         """Return the regrets of rows: in float32 where that is accurate enough, in float64 otherwise."""

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnml.backend.arrays import Array, like, namespace, precision, to_compute, to_numpy
+from pnml.backend.arrays import namespace, to_numpy
 from pnml.core.theorem import log_softmax
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pnml.backend.arrays import Array
+    from pnml.core.batch import Batch
     from pnml.core.calibration import Threshold
     from pnml.core.scorer import Float64Scorer
 
@@ -21,23 +23,23 @@ _DECIDED = ("p_value", "is_ood")
 
 
 class Result:
-    """One entry per sample, in the library and on the device of the input.
-
-    Attributes:
-        regret: the score Γ in nats; larger = less trustworthy, shape (n,).
-    """
+    """One entry per sample, in the library and on the device of the input."""
 
     def __init__(
         self,
-        embeddings: Array,
+        batch: Batch,
         regret: Array,
         scorer: Float64Scorer,
         threshold: Threshold | None = None,
         logits: Array | None = None,
     ) -> None:
-        self.regret = regret
-        self._embeddings, self._scorer, self._threshold = embeddings, scorer, threshold
+        self._batch, self._regret, self._scorer, self._threshold = batch, regret, scorer, threshold
         self._given_logits = logits
+
+    @cached_property
+    def regret(self) -> Array:
+        """The score Γ in nats; larger = less trustworthy, shape (n,)."""
+        return self._batch.convert(self._regret)
 
     @cached_property
     def logits(self) -> Array:
@@ -68,15 +70,15 @@ class Result:
     @cached_property
     def p_value(self) -> Array | None:
         """The share of in-distribution data with a regret as large, shape (n,); None until calibrated."""
-        return None if self._threshold is None else self._threshold.p_value(self.regret)
+        return None if self._threshold is None else self._batch.convert(self._threshold.p_value(self._regret))
 
     @cached_property
     def is_ood(self) -> Array | None:
         """Whether the regret exceeds the threshold, shape (n,); None until calibrated."""
-        return None if self._threshold is None else self._threshold.is_ood(self.regret)
+        return None if self._threshold is None else self._batch.convert(self._threshold.is_ood(self._regret))
 
     def __len__(self) -> int:
-        return int(self.regret.shape[0])
+        return int(self._regret.shape[0])
 
     def to_table(self) -> dict[str, np.ndarray[Any, Any]]:
         """Return one NumPy column per per-sample quantity, ready for ``pandas.DataFrame`` or ``pyarrow.table``.
@@ -104,13 +106,4 @@ class Result:
         return f"Result({len(self)} samples{flagged}: {', '.join(names)})"
 
     def _compute(self, function: Callable[[Array, float], Array]) -> Array:
-        return compute_like(function, self._embeddings)
-
-
-def compute_like(function: Callable[[Array, float], Array], x: Array) -> Array:
-    """Apply a function of rows and their precision to rows (n, M); return its values in the library of the rows."""
-    rows, eps = to_compute(x), precision(x)
-    values = function(rows, eps)
-    xp = namespace(values)
-    values = xp.astype(values, xp.float64 if eps < 1e-12 else xp.float32, copy=False)
-    return values if rows is x else like(x, values)
+        return self._batch.convert(self._batch.apply(function))

@@ -1,0 +1,33 @@
+"""A batch of embeddings as it came and as it is computed with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pnml.backend.arrays import Array, like, namespace, precision, to_compute
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Batch:
+    """Embeddings of any array library.
+
+    Attributes:
+        x: the embeddings as they came, shape (n, M).
+        rows: the same as they are computed with: by NumPy on the host, by their own library on a GPU.
+        eps: the precision in which they came.
+    """
+
+    def __init__(self, x: Array) -> None:
+        self.x, self.rows, self.eps = x, to_compute(x), precision(x)
+
+    def apply(self, function: Callable[[Array, float], Array]) -> Array:
+        """Apply a function of rows and their precision; return float64 for float64 rows and float32 for the others."""
+        values = function(self.rows, self.eps)
+        xp = namespace(values)
+        return xp.astype(values, xp.float64 if self.eps < 1e-12 else xp.float32, copy=False)
+
+    def convert(self, values: Array) -> Array:
+        """Return values computed from the rows in the library and on the device of the embeddings."""
+        return values if self.rows is self.x else like(self.x, values)
