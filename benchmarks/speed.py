@@ -1,198 +1,232 @@
-"""Fit and score beside every peer on the same embeddings, in one process: time, memory, exactness, growth.
+"""CPU time of fitting, scoring and guarding beside pytorch-ood's PNML, on one thread, in one run.
 
-Contenders take turns; a fixed calculation before and after each sample tells whether the machine was busy with other
-things, and such samples are dropped. What the machine itself can do, its matrix products, takes its turns too.
+The contenders take turns on the same embeddings; a ratio is the peer's CPU time divided by ours, the median over the
+rounds with its quartiles. CPU time is the process's own, so other programs disturb it less than wall time.
 
-    python benchmarks/speed.py                  # ten minutes on two quiet cores; results/speed-cpu.json, docs/images
-    python benchmarks/speed.py --quick          # a minute, a smaller grid, nothing written
-    python benchmarks/speed_tables.py           # put the records into docs/speed.md
+    python benchmarks/speed.py                      # five minutes; writes results/speed-cpu.json and docs/tables/speed.md
+    python benchmarks/speed.py --quick              # half a minute, smaller, writes nothing
+    python benchmarks/speed.py --real PATH          # also AUROC of float32 against float64 on PATH/*.safetensors
+
+Files of real embeddings hold ``weight``, ``bias``, ``train``, ``test`` and one array per OOD set, named ``ood.NAME``;
+``benchmarks/real_embeddings.py`` writes them.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import shutil
-import subprocess
-import sys
-from datetime import datetime, timezone
+import time
+from dataclasses import asdict
 from pathlib import Path
+from statistics import quantiles
 from typing import TYPE_CHECKING, Any
 
-import psutil
+import numpy as np
 import torch
-from speed_accuracy import against_oracle, by_condition, made_collapse, real_collapse
+from safetensors.numpy import load_file
 from speed_data import embeddings, head
-from speed_peers import COVARIANCE, FUSED, OURS, PAPER, PEER, QUICK, contenders
-from speed_plots import draw
-from speed_tables import as_markdown
-from speed_timing import Referee
+from threadpoolctl import threadpool_limits
+from torch import Tensor, nn
 
-from pnml import Correlation
+import pnml
 from pnml.backend.progress import track
-from pnml.bench.environment import environment
-from pnml.bench.memory import watched_memory
+from pnml.bench.results import start_run
+from pnml.integrations._import import import_pytorch_ood
+from pnml.metrics import auroc
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-COUNT, WIDTH, CLASSES, ROWS = 50_000, 512, 100, 50_000
-REGRETS = (OURS, QUICK, FUSED, PEER)
-BUDGET = 6e10  # floating-point operations one sample may take of a slow contender
+    Work = Callable[[], object]
+
+WIDTH, CLASSES, COUNT = 512, 100, 50_000
+BATCHES = (1, 32, 512, 2_000, 20_000)
+AIMS = {"fit": 1.4, "score": {1: 1.0, 32: 1.5}, "detector(x)": {1: 1.0, 32: 1.5}}  # 2.0 for larger batches
+MODULES = 60  # of a guarded network, about those of a ResNet-18
 
 
-def fit_once(referee: Referee, count: int, width: int, *, repeats: int, without: tuple[str, ...]) -> dict[str, Any]:
-    """Time fitting, the decomposition included, and the statistic of ours alone beside the product it rests on."""
-    x, labels = embeddings(count, width, seed=0), torch.arange(count) % CLASSES
-    wide = x[:: -(-count // 12_500)].double().numpy()  # some of the rows, so that memory does not decide
-    works: dict[str, Callable[[], object]] = {
-        name: lambda one=one: one.fit(x, labels)  # type: ignore[misc]
-        for name, one in contenders(*head(width, CLASSES)).items()
-        if name not in {QUICK, FUSED, *without}
-    }
-    works["pnml, the sum alone"] = lambda: Correlation(unit_norm=True).update(x)
-    works["float64 syrk of as many rows"] = lambda: [wide.T @ wide for _ in range(count // len(wide))]
-    memory = peaks(works)
-    found = referee.race(works, repeats=repeats, against=OURS)
-    return {"count": count, "width": width, "results": {name: found[name] | memory[name] for name in found}}
+def race(works: dict[str, Work], *, rounds: int, seconds: float) -> dict[str, list[float]]:
+    """Return the CPU seconds of one call of each work, once per round; works take turns.
 
-
-def score_once(
-    referee: Referee, rows: int, width: int, classes: int, *, repeats: int, only: tuple[str, ...] = ()
-) -> dict[str, Any]:
-    """Time scoring; a contender that is slow gets fewer rows, and its time counts per row."""
-    count = COUNT if width <= 512 else 10_000
-    train, labels = embeddings(count, width, seed=0), torch.arange(count) % classes
-    x = embeddings(rows, width, seed=1)
-    works: dict[str, Callable[[], object]] = {}
-    given = {}
-    for name, one in contenders(*head(width, classes)).items():
-        if (only and name not in only) or (name == FUSED and not can_compile(width, classes)):
-            continue
-        given[name] = rows if name in REGRETS else max(100, min(rows, int(BUDGET / one.cost(width, classes, count))))
-        # Fitting by the paper's procedure takes minutes; what it scores with can be had from fewer rows.
-        state = one.fit(train[:4000], labels[:4000]) if name == PAPER else one.fit(train, labels)
-        works[name] = lambda one=one, state=state, n=given[name]: one.score(state, x[:n])  # type: ignore[misc]
-        if name == PEER:
-            works[f"{PEER}, 1000 rows at a time"] = lambda one=one, state=state: [  # type: ignore[misc]
-                one.score(state, part) for part in torch.split(x, 1000)
-            ]
-            given[f"{PEER}, 1000 rows at a time"] = rows
-    memory = peaks(works)
-    found = referee.race(works, repeats=repeats, against=OURS)
-    results = {name: found[name] | memory[name] | {"rows": given[name]} | per_row(found, name, given) for name in found}
-    return {"rows": rows, "count": count, "width": width, "classes": classes, "results": results}
-
-
-def per_row(found: dict[str, Any], name: str, given: dict[str, int]) -> dict[str, Any]:
-    """Give rows per second, and how many times as long as ours each row takes."""
-    share = given[OURS] / given[name]
-    return {
-        "rows_per_second": given[name] / found[name]["seconds"]["median"],
-        **{
-            key: {part: value * share for part, value in found[name][key].items()}
-            for key in ("times_as_long", "times_the_cpu")
-        },
-    }
-
-
-def peaks(works: dict[str, Callable[[], object]]) -> dict[str, dict[str, Any]]:
-    """Run each once, to warm up, and give the most memory it took beyond what was there."""
-    found = {}
-    for name, work in works.items():
-        with watched_memory(torch.device("cpu")) as memory:
-            work()
-        found[name] = {"peak_bytes": memory.peak}
-    return found
-
-
-def products(referee: Referee) -> dict[str, Any]:
-    """Measure what the machine does at best: matrix products in both precisions, and a symmetric one."""
-    a = torch.rand(2048, 2048)
-    b = a.double()
-    c = b.numpy()
-    works: dict[str, Callable[[], object]] = {"float32": lambda: a @ a, "float64": lambda: b @ b}
-    works["float64 syrk"] = lambda: c.T @ c
-    found = referee.race(works, repeats=7, against="float64")
-    flops = {"float32": 2.0, "float64": 2.0, "float64 syrk": 1.0}
-    return {name: 1e-9 * flops[name] * 2048**3 / one["seconds"]["median"] for name, one in found.items()}
-
-
-def grid(referee: Referee, *, quick: bool) -> dict[str, Any]:
-    """Vary one thing at a time around 512 features and 100 classes.
-
-    Of each run: how many rows, features and classes, how often, and who takes part (empty: all) or, in fits, who not.
+    Args:
+        works: what to time.
+        rounds: how often.
+        seconds: how long about a work is repeated within a round, so that the clock's steps do not matter.
     """
-    fits: list[tuple[int, int, int, tuple[str, ...]]]
-    scores: list[tuple[int, int, int, int, tuple[str, ...]]]
-    if quick:
-        fits, scores = [(4000, 128, 3, ())], [(4000, 128, 20, 3, ())]
-    else:
-        fits = [(COUNT, 342, 3, ()), (COUNT, WIDTH, 3, ()), (COUNT, 2048, 2, (PAPER, COVARIANCE))]
-        scores = [(n, WIDTH, CLASSES, 3, ()) for n in (10_000, ROWS)]
-        scores += [(n, WIDTH, CLASSES, 3, (*REGRETS, "pytorch-ood ViM")) for n in (200_000, 1_000_000)]
-        scores += [(ROWS, 342, CLASSES, 3, ()), (10_000, 2048, CLASSES, 3, (*REGRETS, PAPER, "pytorch-ood ViM"))]
-        scores += [(ROWS, WIDTH, 10, 3, ()), (ROWS, WIDTH, 1000, 3, ())]
-    found: dict[str, Any] = {"fit": [], "score": [], "left_out": []}
-    for count, width, repeats, without in track(fits, "fit"):
-        found["fit"].append(fit_once(referee, count, width, repeats=repeats, without=without))
-        found["left_out"] += [f"fit of {name}, {count:,} × {width}, for its time" for name in without]
-    for rows, width, classes, repeats, only in track(scores, "score"):
-        needed = 20 * rows * width  # bytes: the rows, and four arrays like them that a peer makes
-        if needed > psutil.virtual_memory().available:
-            found["left_out"].append(f"score of {rows:,} × {width}, for the {needed / 1e9:.0f} GB that peers need")
-            continue
-        found["score"].append(score_once(referee, rows, width, classes, repeats=repeats, only=only))
-    return found
+    repeats = {}
+    for name, work in works.items():
+        work()  # warms up
+        repeats[name] = max(1, int(seconds / max(cpu_seconds(work, 1), 1e-6)))
+    taken: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(rounds):
+        for name, work in works.items():
+            taken[name].append(cpu_seconds(work, repeats[name]))
+    return taken
+
+
+def cpu_seconds(work: Work, repeats: int) -> float:
+    begin = time.process_time()
+    for _ in range(repeats):
+        work()
+    return (time.process_time() - begin) / repeats
+
+
+def ratio(theirs: list[float], ours: list[float]) -> dict[str, float]:
+    """Return the median and quartiles of theirs divided by ours, round by round."""
+    low, middle, high = quantiles([a / b for a, b in zip(theirs, ours, strict=True)], n=4)
+    return {"median": middle, "low": low, "high": high}
+
+
+def read(result: pnml.Result) -> None:
+    """Read what a server needs: the regret and the decision."""
+    _ = result.regret, result.is_ood
+
+
+class Body(nn.Module):
+    """A network whose embeddings are its input, with as many modules as a real one for the guard to walk."""
+
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        super().__init__()
+        self.others = nn.ModuleList(nn.Identity() for _ in range(MODULES))
+        self.last = nn.Linear(weight.shape[1], weight.shape[0])
+        self.last.weight.data, self.last.bias.data = weight, bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.last(x)
+        return logits
+
+
+def measure_batch(batch: int, fitted: tuple[Any, pnml.Guard], *, rounds: int, seconds: float) -> dict[str, Any]:
+    """Time scoring, the detector's call and the guard on one batch size."""
+    peer, guard = fitted
+    detector, model, x = guard.fitted(), guard.model, embeddings(batch, guard.fitted().n_features, seed=1)
+
+    def run_model() -> None:
+        with torch.no_grad():
+            model(x)
+
+    taken = race(
+        {
+            "peer": lambda: peer.predict_features(x),
+            "score": lambda: detector.score(x),
+            "detector(x)": lambda: read(detector(x)),
+            "model": run_model,
+            "guard(x)": lambda: read(guard(x)),
+        },
+        rounds=rounds,
+        seconds=seconds,
+    )
+    overhead = [guarded - plain for guarded, plain in zip(taken["guard(x)"], taken["model"], strict=True)]
+    return {
+        "batch": batch,
+        "microseconds": {name: 1e6 * float(np.median(times)) for name, times in taken.items()},
+        "score": ratio(taken["peer"], taken["score"]),
+        "detector(x)": ratio(taken["peer"], taken["detector(x)"]),
+        "guard overhead / detector(x)": ratio(overhead, taken["detector(x)"]),
+    }
+
+
+def real_accuracy(path: Path) -> dict[str, Any]:
+    """Compare float32 with float64 on the embeddings of a real network: the largest change of AUROC, in points."""
+    arrays = load_file(path)
+    detector = pnml.Detector(arrays["weight"], arrays["bias"]).fit(arrays["train"])
+    fast, exact = detector.score(arrays["test"]), detector.score(arrays["test"].astype(np.float64))
+    found = {"network": path.stem, "largest_relative_error": float(np.max(np.abs(fast / exact - 1)))}
+    changes = []
+    for name in sorted(arrays):
+        if name.startswith("ood."):
+            changes.append(
+                abs(
+                    auroc(fast, detector.score(arrays[name]))
+                    - auroc(exact, detector.score(arrays[name].astype(np.float64)))
+                )
+            )
+    return found | {"sets": len(changes), "largest_change_of_auroc": max(changes)}
+
+
+def table(record: dict[str, Any]) -> str:
+    """Lay the record out in Markdown."""
+    run = record["run"]
+    lines = [
+        "# Speed: the record",
+        "",
+        f"Written by `{run['command']}` at commit `{(run['commit'] or 'unknown')[:12]}`"
+        f"{' with local changes' if run['dirty'] else ''} on {run['versions']['cpu']}.",
+        "",
+        f"CPU time of pytorch-ood's PNML divided by ours, one thread, N = {record['count']:,}, M = {record['width']}, "
+        f"C = {record['classes']}: median (quartiles) over {record['rounds']} rounds. Larger than 1: ours is faster.",
+        "",
+        "| batch | `score` | `detector(x)` | aim | guard's overhead / `detector(x)` (aim: at most 1.2) | `score`, µs |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in record["scoring"]:
+        aim = AIMS["score"].get(row["batch"], 2.0)  # type: ignore[attr-defined]
+        cells = [shown(row[name]) for name in ("score", "detector(x)")]
+        guard = shown(row["guard overhead / detector(x)"])
+        lines.append(
+            f"| {row['batch']:,} | {cells[0]} | {cells[1]} | {aim} | {guard} | {row['microseconds']['score']:,.0f} |"
+        )
+    lines += ["", f"Fit: {shown(record['fit'])}, aim {AIMS['fit']}."]
+    if record["real"]:
+        lines += [
+            "",
+            "Scores in float32 against float64 on real networks:",
+            "",
+            "| network | largest relative error of a regret | largest change of AUROC, points |",
+            "|---|---|---|",
+            *(
+                f"| {one['network']} | {one['largest_relative_error']:.1e} | {one['largest_change_of_auroc']:.4f} |"
+                for one in record["real"]
+            ),
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def shown(found: dict[str, float]) -> str:
+    return f"{found['median']:.2f} ({found['low']:.2f} to {found['high']:.2f})"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a small grid, to see that everything runs")
-    parser.add_argument("--embeddings", type=Path, help="folder of <network>.safetensors, to show the collapse on too")
-    parser.add_argument("--out", type=Path, help="where the JSON goes; results/speed-cpu.json, with --quick nowhere")
-    parser.add_argument("--images", type=Path, help="where the plots go; docs/images, with --quick nowhere")
+    parser.add_argument("--quick", action="store_true", help="a smaller problem, to see that everything runs")
+    parser.add_argument("--real", type=Path, help="folder of embeddings of real networks")
+    parser.add_argument("--out", type=Path, default=Path("results/speed-cpu.json"))
+    parser.add_argument("--table", type=Path, default=Path("docs/tables/speed.md"))
     options = parser.parse_args()
-    if not options.quick:
-        options.out = options.out or Path("results/speed-cpu.json")
-        options.images = options.images or Path("docs/images")
-    width, classes = (64, 10) if options.quick else (WIDTH, CLASSES)
-    before = os.getloadavg()[0]
-    referee = Referee()
-    record: dict[str, Any] = {
-        "command": " ".join(["python benchmarks/speed.py", *sys.argv[1:]]),
-        "commit": commit(),
-        "date": datetime.now(timezone.utc).date().isoformat(),
-        "machine": environment()
-        | {"cores": os.cpu_count(), "threads": torch.get_num_threads(), "memory_bytes": psutil.virtual_memory().total},
-        "gigaflops": products(referee),
-        **grid(referee, quick=options.quick),
-        "accuracy": [against_oracle(m, classes, 3000 if options.quick else 20_000) for m in (width, 342)],
-        "by_condition": by_condition(),
-        "collapse": {"made on the spot": made_collapse(width, classes)},
-        "load": [before, os.getloadavg()[0]],
+    count, width, rounds, seconds = (2_000, 64, 3, 0.02) if options.quick else (COUNT, WIDTH, 15, 0.2)
+    run = start_run("python benchmarks/speed.py" + (" --real FOLDER" if options.real else ""), "cpu")
+    torch.set_num_threads(1)
+    weight, bias = head(width, CLASSES)
+    train, labels = embeddings(count, width, seed=0), torch.arange(count) % CLASSES
+    peer = import_pytorch_ood("benchmarks/speed.py").detector.PNML(None, lambda z: z @ weight.T + bias)
+
+    def fit() -> pnml.Detector:
+        detector = pnml.Detector(weight, bias).fit(train)
+        _ = detector.model  # decomposed now, as the peer does
+        return detector
+
+    with threadpool_limits(1):
+        fits = race({"peer": lambda: peer.fit_features(train, labels), "ours": fit}, rounds=5, seconds=0.0)
+        guard = pnml.guard(Body(weight, bias).eval()).fit(train.split(5000), progress=False)
+        guard.calibrate([embeddings(5000, width, seed=2)], progress=False)
+        scoring = [
+            measure_batch(batch, (peer, guard), rounds=rounds, seconds=seconds) for batch in track(BATCHES, "batches")
+        ]
+        real = [real_accuracy(path) for path in sorted(options.real.glob("*.safetensors"))] if options.real else []
+    record = {
+        "run": asdict(run),
+        "count": count,
+        "width": width,
+        "classes": CLASSES,
+        "rounds": rounds,
+        "fit": ratio(fits["peer"], fits["ours"]),
+        "scoring": scoring,
+        "real": real,
     }
-    if options.embeddings:
-        record["collapse"] |= real_collapse(options.embeddings)
-    print("\n".join(as_markdown(record)))
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
+    print(table(record))
+    if not options.quick:
         options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    if options.images:
-        draw(record, options.images)
-
-
-def can_compile(width: int, classes: int) -> bool:
-    """Tell whether there is a C++ compiler, which ``torch.compile`` needs on a CPU, and it is worth the half minute."""
-    return (width, classes) == (WIDTH, CLASSES) and shutil.which("c++") is not None
-
-
-def commit() -> str | None:
-    """Give the commit the code is of, None outside of a checkout."""
-    words = ["git", "rev-parse", "HEAD"]
-    found = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603 - fixed words
-    return found.stdout.strip() or None
+        options.table.write_text(table(record), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,55 @@
+"""Write the embeddings of a real network to a file, for the other programs to measure on.
+
+    python benchmarks/real_embeddings.py --checkpoint densenet-bc-100_cifar10 --ood svhn,cifar100 --limit 5000 --out FOLDER
+
+The file FOLDER/CHECKPOINT.safetensors holds the head (``weight``, ``bias``), ``train``, ``test`` and ``ood.NAME``.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from pnml.backend.files import atomic_path
+from pnml.backend.progress import track
+from pnml.bench import zoo
+from pnml.bench.data import load
+from pnml.bench.methods.view import View
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--checkpoint", required=True, help="a name of pnml.bench.zoo.CHECKPOINTS")
+    parser.add_argument("--ood", required=True, help="image sets with commas between")
+    parser.add_argument("--limit", type=int, help="at most so many images of every set")
+    parser.add_argument("--out", type=Path, required=True, help="the folder to write into")
+    options = parser.parse_args()
+    network = zoo.load(options.checkpoint)
+    trained_on = zoo.CHECKPOINTS[options.checkpoint].trained_on
+    sets = {"train": (trained_on, "train"), "test": (trained_on, "test")}
+    sets |= {f"ood.{name}": (name, "test") for name in options.ood.split(",")}
+    arrays: dict[str, np.ndarray[Any, Any]] = {
+        "weight": network.head.weight.detach().numpy(),
+        "bias": network.head.bias.detach().numpy(),
+    }
+    for name, (images, split) in sets.items():
+        view = View(network, load(images, split=split, limit=options.limit), batch_size=100, track=shown)
+        arrays[name] = view.embeddings.numpy()
+    options.out.mkdir(parents=True, exist_ok=True)
+    with atomic_path(options.out / f"{options.checkpoint}.safetensors") as partial:
+        save_file(arrays, partial)
+
+
+def shown(batches: Iterable[Any], what: str, count: int) -> Iterable[Any]:
+    return track(batches, what, total=count)
+
+
+if __name__ == "__main__":
+    main()
