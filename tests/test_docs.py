@@ -70,7 +70,7 @@ def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_script_for_several_processes_runs(tmp_path: Path) -> None:
-    guide = (ROOT / "docs" / "guides" / "pytorch.md").read_text(encoding="utf-8")
+    guide = (ROOT / "docs" / "guides" / "deployment.md").read_text(encoding="utf-8")
     script = re.search(r"cat > fit_guard.py <<'EOF'\n(.*?)^EOF$", guide, re.MULTILINE | re.DOTALL)
     assert script is not None
     (tmp_path / "fit_guard.py").write_text(script[1], encoding="utf-8")
