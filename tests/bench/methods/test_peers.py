@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
 
 Array = np.ndarray
 TRAIN, LABELS = blobs(180, seed=0)
+
+
+@pytest.fixture(scope="session")
+def network(network: Network) -> Network:
+    """Return the network in float32, in which the peers compute."""
+    return deepcopy(network).float()
 
 
 @pytest.fixture(scope="module")
