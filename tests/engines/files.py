@@ -1,4 +1,4 @@
-"""Parquet files of embeddings, laid out in different ways, and a detector for them."""
+"""Write parquet files of embeddings, and make detectors for them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 FEATURES, CLASSES = 8, 3
 COVERAGE = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
-"""What lets a process be measured; Ray starts many, which it would slow down several times."""
+"""The variables that measure coverage in subprocesses, which would slow down those of Ray."""
 
 
 def embeddings(count: int, seed: int = 0) -> NDArray[np.float32]:
     rng = np.random.default_rng(seed)
-    mixing = np.random.default_rng(99).normal(size=(FEATURES - 2, FEATURES))  # some directions stay unseen
+    mixing = np.random.default_rng(99).normal(size=(FEATURES - 2, FEATURES))  # rows do not span all features
     known = rng.normal(size=(count, FEATURES - 2)) @ mixing
     return (known + 1e-9 * rng.normal(size=known.shape)).astype(np.float32)
 
@@ -38,7 +38,7 @@ def write_rows(path: Path, rows: NDArray[Any], group: int, ids: Sequence[Any] | 
 
 
 def write_folder(folder: Path, rows: NDArray[Any], bounds: Sequence[int], group: int) -> Path:
-    """Write the rows as files that end at the given rows."""
+    """Write the rows as several files, which end at the given rows."""
     for number, (start, stop) in enumerate(zip([0, *bounds[:-1]], bounds, strict=True)):
         write_rows(folder / f"part-{number}.parquet", rows[start:stop], group)
     return folder

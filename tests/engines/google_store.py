@@ -1,4 +1,4 @@
-"""A store that speaks as much of Google's JSON API as pyarrow asks for: enough to read and write ``gs://`` offline.
+"""A server with the part of Google's JSON API that pyarrow needs to read and write ``gs://``.
 
 It keeps objects as files of a folder, ``bucket/key``, and runs as a process of its own: pyarrow waits for some of its
 answers without letting other Python threads run.

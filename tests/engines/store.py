@@ -1,4 +1,4 @@
-"""A store that speaks as much of S3 as pyarrow asks for: enough to read and write ``s3://`` without a network."""
+"""A server with the part of the S3 protocol that pyarrow needs to read and write ``s3://``."""
 
 from __future__ import annotations
 

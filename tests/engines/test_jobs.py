@@ -16,7 +16,7 @@ from pnml.io.embeddings import open_embeddings
 from pnml.io.store import PartStore
 
 from .files import FEATURES, embeddings, fitted, head, write_rows
-from .pictures import embedded, guard, write_images
+from .images import embedded, guard, write_images
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -31,7 +31,7 @@ from pnml.io.embeddings import open_embeddings
 
 from .files import COVERAGE, FEATURES, embeddings, fitted, head, write_folder, write_rows
 from .google_store import serving_google
-from .pictures import embedded, guard, write_images
+from .images import embedded, guard, write_images
 from .store import serving
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Folders of small images, and a guard for them."""
+"""Write folders of small images, and make a guard for them."""
 
 from __future__ import annotations
 
