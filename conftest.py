@@ -1,4 +1,4 @@
-"""For all tests: one thread per worker, and an importable torchvision."""
+"""For all tests: one thread per worker, no time limits, and an importable torchvision."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # before NumPy and PyTorch are imported
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
 
+from hypothesis import HealthCheck, settings
+
 from pnml.integrations._import import import_pytorch_ood
+
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 with suppress(ImportError):  # pytorch-ood may bring a torchvision without its compiled operators
     import_pytorch_ood("the tests")
