@@ -45,7 +45,7 @@ def test_score_job_writes_what_the_detector_computes(samples: EmbeddingFile, tmp
             np.testing.assert_allclose(column, result[name], rtol=1e-6)
     summary = Summary.from_json(row["summary"])
     assert (summary.rows, summary.flagged) == (40, int(result["is_ood"].sum()))
-    np.testing.assert_allclose([summary.least, summary.most], [min(table["regret"]), max(table["regret"])])
+    np.testing.assert_allclose([summary.minimum, summary.maximum], [min(table["regret"]), max(table["regret"])])
 
 
 def test_score_job_keeps_a_stored_part_and_replaces_a_truncated_one(samples: EmbeddingFile, tmp_path: Path) -> None:

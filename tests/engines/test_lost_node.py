@@ -156,7 +156,7 @@ def test_scores_of_a_lost_machine_are_written_once(machines: Machines, samples: 
     lost, other = begun(notes)
     assert (len(lost), len(lost & other)) == (5, 1)  # finished files are kept
     assert summary.rows == len(ROWS)
-    shards = sorted((tmp_path / "scores").glob("rows-*.parquet"))
-    table = pa.concat_tables(pq.read_table(path).replace_schema_metadata() for path in shards)
+    files = sorted((tmp_path / "scores").glob("rows-*.parquet"))
+    table = pa.concat_tables(pq.read_table(path).replace_schema_metadata() for path in files)
     assert table["id"].to_pylist() == list(range(len(ROWS)))
     np.testing.assert_allclose(table["regret"], detector.score(ROWS), rtol=1e-9)

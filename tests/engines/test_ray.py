@@ -80,8 +80,8 @@ def folder_of(path: Path, rows: Any = ROWS) -> Path:
 
 
 def table_at(out: Path) -> pa.Table:
-    shards = sorted(path for path in out.iterdir() if path.suffix == ".parquet")
-    return pa.concat_tables(pq.read_table(path).replace_schema_metadata() for path in shards)
+    files = sorted(path for path in out.iterdir() if path.suffix == ".parquet")
+    return pa.concat_tables(pq.read_table(path).replace_schema_metadata() for path in files)
 
 
 def table_of_one_process(samples: Any, detector: Detector) -> pa.Table:
@@ -151,14 +151,14 @@ def test_scores_equal_those_of_one_process_and_a_killed_job_is_resumed(tmp_path:
     assert table_at(out).equals(expected)
     assert expected["id"].to_pylist() == list(range(len(ROWS)))
     assert (summary.rows, summary.flagged) == (len(ROWS), sum(expected["is_ood"].to_pylist()))
-    shards = sorted(out.glob("rows-*.parquet"))
-    written = {path: path.stat().st_mtime_ns for path in shards}
-    for path in shards[2:4]:  # as if the job had been killed before them
+    files = sorted(out.glob("rows-*.parquet"))
+    written = {path: path.stat().st_mtime_ns for path in files}
+    for path in files[2:4]:  # as if the job had been killed before them
         path.unlink()
     (out / ".rows-000000000000-000000000448.parquet.1.partial").write_bytes(b"half")
     assert score(tmp_path / "new", detector, out, progress=False) == summary
     assert table_at(out).equals(expected)
-    assert [path for path in shards if path.stat().st_mtime_ns != written[path]] == shards[2:4]
+    assert [path for path in files if path.stat().st_mtime_ns != written[path]] == files[2:4]
     assert not list(out.glob(".*"))
 
 
@@ -263,7 +263,7 @@ def test_zero_embeddings_are_left_out_and_flagged_as_on_one_machine(tmp_path: Pa
     summary = score(tmp_path / "zeros", detector, tmp_path / "scores", progress=False)
     table = table_at(tmp_path / "scores")
     assert table.equals(table_of_one_process(open_embeddings(tmp_path / "zeros"), detector))
-    assert summary.most == table["regret"][5].as_py() == pytest.approx(np.log(detector.n_classes))
+    assert summary.maximum == table["regret"][5].as_py() == pytest.approx(np.log(detector.n_classes))
     assert table["is_ood"][5].as_py()
     assert table["is_ood"][777].as_py()
 

@@ -23,8 +23,8 @@ class Summary:
     Attributes:
         rows: the number of rows scored.
         flagged: the number of rows flagged as out-of-distribution.
-        least: the smallest regret, in nats.
-        most: the largest regret, in nats.
+        minimum: the smallest regret, in nats.
+        maximum: the largest regret, in nats.
         histogram: the number of regrets in each bin; bins are numbered by the leading bits of a float32.
         skipped: the ids of the images that do not decode.
 
@@ -37,8 +37,8 @@ class Summary:
 
     rows: int = 0
     flagged: int = 0
-    least: float = math.inf
-    most: float = -math.inf
+    minimum: float = math.inf
+    maximum: float = -math.inf
     histogram: dict[int, int] = field(default_factory=dict)
     skipped: tuple[str, ...] = ()
 
@@ -57,19 +57,19 @@ class Summary:
         """Return the regret in nats that ``share`` of the rows do not exceed, to about 0.01 %."""
         rank = max(1, math.ceil(share * self.rows))
         if rank in {1, self.rows}:
-            return self.least if rank == 1 else self.most
+            return self.minimum if rank == 1 else self.maximum
         bins = sorted(self.histogram)
         counts = np.cumsum([self.histogram[number] for number in bins])
         chosen = bins[int(np.searchsorted(counts, rank))]
         middle = np.int32((chosen << _DROPPED_BITS) + (1 << (_DROPPED_BITS - 1))).view(np.float32)
-        return min(max(float(middle), self.least), self.most)
+        return min(max(float(middle), self.minimum), self.maximum)
 
     def __add__(self, other: Summary) -> Summary:
         return Summary(
             self.rows + other.rows,
             self.flagged + other.flagged,
-            min(self.least, other.least),
-            max(self.most, other.most),
+            min(self.minimum, other.minimum),
+            max(self.maximum, other.maximum),
             dict(Counter(self.histogram) + Counter(other.histogram)),
             self.skipped + other.skipped,
         )
