@@ -61,7 +61,8 @@ def main() -> int:
         if instructions != "default" and instructions.replace("512", "512f") not in flags:
             print(row, "not on this processor")
             continue
-        command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", *paths]
+        workers = max(1, (os.cpu_count() or 1) // threads)
+        command = [sys.executable, "-m", "pytest", "-q", "-n", str(workers), "-p", "no:cacheprovider", *paths]
         done = subprocess.run(  # noqa: S603
             command, env=environment(instructions, kernels, threads), capture_output=True, text=True, check=False
         )
