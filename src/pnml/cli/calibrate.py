@@ -4,21 +4,8 @@ from typing import Annotated
 
 import typer
 
+from pnml.cli import _inputs as options
 from pnml.cli._errors import user_errors
-from pnml.cli._inputs import (
-    BatchSizeOption,
-    DetectorFile,
-    EmbeddingsOption,
-    ImagesOption,
-    Inputs,
-    MeanOption,
-    ModelOption,
-    SizeOption,
-    StdOption,
-    StrictOption,
-    WeightsOption,
-    list_skipped,
-)
 from pnml.cli._words import describe_threshold
 from pnml.engines import local
 
@@ -26,11 +13,11 @@ from pnml.engines import local
 @user_errors()
 def calibrate(
     *,
-    detector: DetectorFile,
-    embeddings: EmbeddingsOption = None,
-    images: ImagesOption = None,
-    model: ModelOption = None,
-    weights: WeightsOption = None,
+    detector: options.DetectorFile,
+    embeddings: options.EmbeddingsOption = None,
+    images: options.ImagesOption = None,
+    model: options.ModelOption = None,
+    weights: options.WeightsOption = None,
     false_alarm_rate: Annotated[
         float, typer.Option(help="The share of in-distribution samples that may be flagged, between 0 and 1.")
     ] = 0.05,
@@ -40,11 +27,11 @@ def calibrate(
             "--leave-one-out", help="The samples are the training set; score each as if it had been left out."
         ),
     ] = False,
-    size: SizeOption = None,
-    mean: MeanOption = None,
-    std: StdOption = None,
-    batch_size: BatchSizeOption = 128,
-    strict: StrictOption = False,
+    size: options.SizeOption = None,
+    mean: options.MeanOption = None,
+    std: options.StdOption = None,
+    batch_size: options.BatchSizeOption = 128,
+    strict: options.StrictOption = False,
 ) -> None:
     """Set the threshold of a detector from in-distribution samples it was not fitted on.
 
@@ -56,12 +43,12 @@ def calibrate(
     """
     if not 0 < false_alarm_rate < 1:
         raise typer.BadParameter(f"{false_alarm_rate} does not lie between 0 and 1", param_hint="--false-alarm-rate")
-    inputs = Inputs(embeddings, images, model, weights, size, mean, std, batch_size, strict)
+    inputs = options.Inputs(embeddings, images, model, weights, size, mean, std, batch_size, strict)
     samples, fitted = inputs.open_with_detector(detector)
     threshold, skipped = local.calibrate(
         samples, fitted, false_alarm_rate=false_alarm_rate, leave_one_out=leave_one_out
     )
-    list_skipped(skipped, samples)
+    options.list_skipped(skipped, samples)
     fitted.save(detector)
     typer.echo("threshold " + "\n".join(describe_threshold(threshold)))
     typer.echo(f"wrote it into {detector}")

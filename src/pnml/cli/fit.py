@@ -5,23 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pnml.cli import _inputs as options
 from pnml.cli._errors import user_errors
-from pnml.cli._inputs import (
-    BatchSizeOption,
-    CpusOption,
-    EmbeddingsOption,
-    EngineOption,
-    ImagesOption,
-    Inputs,
-    MeanOption,
-    ModelOption,
-    SizeOption,
-    StdOption,
-    StrictOption,
-    WeightsOption,
-    check_engine,
-    list_skipped,
-)
 from pnml.cli._spectrum import describe
 from pnml.core.detector import Detector
 from pnml.core.scaling import EmbeddingScale
@@ -38,7 +23,7 @@ if TYPE_CHECKING:
 def fit(
     *,
     out: Annotated[Path, typer.Option(help="The detector to write, a .safetensors file.", dir_okay=False)],
-    embeddings: EmbeddingsOption = None,
+    embeddings: options.EmbeddingsOption = None,
     head: Annotated[
         Path | None,
         typer.Option(
@@ -47,25 +32,25 @@ def fit(
             dir_okay=False,
         ),
     ] = None,
-    images: ImagesOption = None,
-    model: ModelOption = None,
-    weights: WeightsOption = None,
+    images: options.ImagesOption = None,
+    model: options.ModelOption = None,
+    weights: options.WeightsOption = None,
     head_layer: Annotated[
         str | None, typer.Option(help="With --images: the name of the last layer, if it is not found automatically.")
     ] = None,
-    size: SizeOption = None,
-    mean: MeanOption = None,
-    std: StdOption = None,
-    batch_size: BatchSizeOption = 128,
-    strict: StrictOption = False,
+    size: options.SizeOption = None,
+    mean: options.MeanOption = None,
+    std: options.StdOption = None,
+    batch_size: options.BatchSizeOption = 128,
+    strict: options.StrictOption = False,
     embedding_scale: Annotated[
         EmbeddingScale,
         typer.Option(
             help="The length of embeddings: auto detects near- and far-OOD; paper: norm 1; natural: unchanged."
         ),
     ] = "auto",
-    engine: EngineOption = "plain",
-    cpus: CpusOption = None,
+    engine: options.EngineOption = "plain",
+    cpus: options.CpusOption = None,
 ) -> None:
     """Fit a detector on the training set: its embeddings and the last layer, or its images and the model.
 
@@ -79,13 +64,13 @@ def fit(
 
     Example: `pnml fit --embeddings s3://bucket/train/ --head head.npz --engine ray --out detector.safetensors`
     """
-    check_engine(engine, cpus)
+    options.check_engine(engine, cpus)
     if (head is None) != (embeddings is None):
         raise typer.BadParameter("--embeddings and --head go together")
     if head is not None and head_layer is not None:
         raise typer.BadParameter("--head-layer goes with --images only")
     out.parent.mkdir(parents=True, exist_ok=True)
-    inputs = Inputs(embeddings, images, model, weights, size, mean, std, batch_size, strict)
+    inputs = options.Inputs(embeddings, images, model, weights, size, mean, std, batch_size, strict)
     samples: EmbeddingFile | EmbeddedImages
     last_layer: Detector | Guard
     if head is not None:
@@ -100,7 +85,7 @@ def fit(
         detector, skipped = ray.fit_samples(samples, last_layer, cpus=cpus)
     else:
         detector, skipped = local.fit(samples, last_layer)
-    list_skipped(skipped, samples)
+    options.list_skipped(skipped, samples)
     detector.save(out)
     typer.echo(f"fitted on {detector.correlation.count:,} rows of {samples.path}")
     typer.echo(f"  features  {detector.n_features:,}")

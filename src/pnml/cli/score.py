@@ -5,24 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
+from pnml.cli import _inputs as options
 from pnml.cli._errors import user_errors
-from pnml.cli._inputs import (
-    BatchSizeOption,
-    CpusOption,
-    DetectorFile,
-    EmbeddingsOption,
-    EngineOption,
-    ImagesOption,
-    Inputs,
-    MeanOption,
-    ModelOption,
-    SizeOption,
-    StdOption,
-    StrictOption,
-    WeightsOption,
-    check_engine,
-    list_skipped,
-)
 from pnml.core.detector import Detector
 from pnml.engines import local
 from pnml.engines.summary import Summary
@@ -34,7 +18,7 @@ _QUANTILES = {"min": 0.0, "5%": 0.05, "median": 0.5, "95%": 0.95, "max": 1.0}
 @user_errors()
 def score(
     *,
-    detector: DetectorFile,
+    detector: options.DetectorFile,
     out: Annotated[
         Any,
         typer.Option(
@@ -43,18 +27,18 @@ def score(
             metavar="PATH",
         ),
     ],
-    embeddings: EmbeddingsOption = None,
-    images: ImagesOption = None,
-    model: ModelOption = None,
-    weights: WeightsOption = None,
-    size: SizeOption = None,
-    mean: MeanOption = None,
-    std: StdOption = None,
-    batch_size: BatchSizeOption = 128,
-    strict: StrictOption = False,
+    embeddings: options.EmbeddingsOption = None,
+    images: options.ImagesOption = None,
+    model: options.ModelOption = None,
+    weights: options.WeightsOption = None,
+    size: options.SizeOption = None,
+    mean: options.MeanOption = None,
+    std: options.StdOption = None,
+    batch_size: options.BatchSizeOption = 128,
+    strict: options.StrictOption = False,
     restart: Annotated[bool, typer.Option("--restart", help="Start over instead of resuming a killed run.")] = False,
-    engine: EngineOption = "plain",
-    cpus: CpusOption = None,
+    engine: options.EngineOption = "plain",
+    cpus: options.CpusOption = None,
 ) -> None:
     """Score every sample: id, prediction, probability, regret in nats, and once calibrated p_value and is_ood.
 
@@ -67,8 +51,8 @@ def score(
 
     Example: `pnml score detector.safetensors --embeddings s3://bucket/new/ --engine ray --out s3://bucket/scores`
     """
-    check_engine(engine, cpus)
-    inputs = Inputs(embeddings, images, model, weights, size, mean, std, batch_size, strict)
+    options.check_engine(engine, cpus)
+    inputs = options.Inputs(embeddings, images, model, weights, size, mean, std, batch_size, strict)
     if engine == "plain" and (not isinstance(out, Path) or out.is_dir()):
         raise typer.BadParameter(f"{out} is no file of this machine: --engine ray writes folders", param_hint="--out")
     samples, fitted = inputs.open_with_detector(detector)
@@ -78,7 +62,7 @@ def score(
         summary = ray.score_samples(samples, fitted, out, restart=restart, cpus=cpus)
     else:
         summary = local.score(samples, fitted, out, restart=restart)
-    list_skipped(summary.skipped, samples)
+    options.list_skipped(summary.skipped, samples)
     typer.echo(f"scored {summary.rows:,} rows of {samples.path} into {out}")
     _print_summary(summary, fitted)
 
