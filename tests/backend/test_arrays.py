@@ -120,7 +120,7 @@ def by_chunk(rows: Any, dtype: Any, width: int | None = None) -> list[int]:
         assert chunk.dtype == dtype
         return chunk
 
-    whole = row_tools.by_chunk(note, rows, dtype, width)
+    whole = row_tools.by_chunk(note, rows, dtype, width=width)
     np.testing.assert_array_equal(np.asarray(whole), np.asarray(rows))
     return sorted(lengths, reverse=True)
 

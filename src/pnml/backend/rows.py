@@ -95,15 +95,16 @@ def chunk_length(rows: Array, item_bytes: int, width: int | None = None) -> int:
     return int(max(1, size // (item_bytes * max(1, width or int(rows.shape[1])))))
 
 
-def by_chunk(function: Callable[[Array], Any], rows: Array, dtype: Any, width: int | None = None) -> Any:
+def by_chunk(function: Callable[..., Any], rows: Array, dtype: Any, *args: Any, width: int | None = None) -> Any:
     """Apply a function to chunks of rows (n, M) converted to a dtype, and concatenate what it returns.
 
-    On the host, chunks of NumPy rows are computed on all cores.
+    Chunks of NumPy rows are computed on all cores.
 
     Args:
-        function: from a chunk (k, M) to an array (k, ...), or to a tuple of such arrays.
+        function: called as ``function(chunk, *args)`` for chunks (k, M); returns an array (k, ...) or a tuple of such.
         rows: at least one row.
         dtype: of the chunks.
+        *args: further arguments of the function.
         width: how many numbers a row takes at the same time; see :func:`chunk_length`.
     """
     _keep_freed_memory()
@@ -112,7 +113,7 @@ def by_chunk(function: Callable[[Array], Any], rows: Array, dtype: Any, width: i
 
     def work(part: slice) -> Any:
         with np.errstate(all="ignore"):  # of the thread that computes
-            return function(xp.astype(rows[part, :], dtype, copy=False))
+            return function(xp.astype(rows[part, :], dtype, copy=False), *args)
 
     if len(parts) == 1:
         return work(parts[0])

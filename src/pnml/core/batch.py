@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pnml.backend.arrays import Array, like, namespace, precision, to_compute
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Batch:
@@ -22,9 +17,8 @@ class Batch:
     def __init__(self, x: Array) -> None:
         self.x, self.rows, self.eps = x, to_compute(x), precision(x)
 
-    def apply(self, function: Callable[[Array, float], Array]) -> Array:
-        """Apply a function of rows and their precision; return float64 for float64 rows and float32 for the others."""
-        values = function(self.rows, self.eps)
+    def finish(self, values: Array) -> Array:
+        """Return values computed from the rows in float64 for float64 embeddings, and in float32 for all others."""
         xp = namespace(values)
         return xp.astype(values, xp.float64 if self.eps < 1e-12 else xp.float32, copy=False)
 

@@ -186,7 +186,8 @@ class Detector:
             logits: the model's own logits, shape (n, C), where they are known; computed from the embeddings otherwise.
         """
         batch = self._check_batch(embeddings)
-        return Result(batch, batch.apply(self._score_rows), self._fitted_scorers[0], self.threshold, logits)
+        regret = batch.finish(self._score_rows(batch.rows, batch.eps))
+        return Result(batch, regret, self._fitted_scorers[0], self.threshold, logits)
 
     def score(self, embeddings: Array, *, leave_one_out: bool = False) -> Array:
         """Return the regret in nats, shape (n,): larger = less trustworthy.
@@ -199,7 +200,8 @@ class Detector:
             leave_one_out: the embeddings *are* training rows; score each as if it had not been fitted on.
         """
         batch = self._check_batch(embeddings)
-        return batch.convert(batch.apply(self._score_left_out if leave_one_out else self._score_rows))
+        score = self._score_left_out if leave_one_out else self._score_rows
+        return batch.convert(batch.finish(score(batch.rows, batch.eps)))
 
     def predict_proba(self, embeddings: Array) -> Array:
         """Return the pNML probabilities q, shape (n, C)."""

@@ -11,8 +11,6 @@ from pnml.backend.arrays import namespace, to_numpy
 from pnml.core.theorem import log_softmax
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pnml.backend.arrays import Array
     from pnml.core.batch import Batch
     from pnml.core.calibration import Threshold
@@ -44,7 +42,9 @@ class Result:
     @cached_property
     def logits(self) -> Array:
         """The model's logits, shape (n, C)."""
-        return self._compute(self._scorer.logits) if self._given_logits is None else self._given_logits
+        return (
+            self._convert(self._scorer.logits(self._batch.rows)) if self._given_logits is None else self._given_logits
+        )
 
     @cached_property
     def prediction(self) -> Array:
@@ -60,12 +60,12 @@ class Result:
     @cached_property
     def pnml_probabilities(self) -> Array:
         """The pNML probabilities q of the scaled embeddings, shape (n, C)."""
-        return self._compute(self._scorer.predictive)
+        return self._convert(self._scorer.predictive(self._batch.rows, self._batch.eps))
 
     @cached_property
     def xtg(self) -> Array:
         """xᵀg in [0, 1], how little the training set says about the sample's direction, shape (n,)."""
-        return self._compute(self._scorer.xtg)
+        return self._convert(self._scorer.xtg(self._batch.rows, self._batch.eps))
 
     @cached_property
     def p_value(self) -> Array | None:
@@ -105,5 +105,5 @@ class Result:
         flagged = "" if self.is_ood is None else f", {int(to_numpy(self.is_ood).sum())} out-of-distribution"
         return f"Result({len(self)} samples{flagged}: {', '.join(names)})"
 
-    def _compute(self, function: Callable[[Array, float], Array]) -> Array:
-        return self._batch.convert(self._batch.apply(function))
+    def _convert(self, values: Array) -> Array:
+        return self._batch.convert(self._batch.finish(values))

@@ -118,32 +118,47 @@ class Float64Scorer:
 
     def regret(self, x: Array, eps: float, *, as_if_unseen: bool = False) -> Array:
         """Return the regret of embeddings (n, M), or of training rows as if they had not been fitted on."""
-        largest = self.model.largest_regret
-        return self._by_chunk(lambda terms: terms.regret(largest), x, eps, as_if_unseen=as_if_unseen)
+        return self._by_chunk(_regret_chunk, x, eps, as_if_unseen)
 
     def predictive(self, x: Array, eps: float) -> Array:
         """Return the pNML probabilities q of embeddings (n, M), shape (n, C)."""
-        return self._by_chunk(lambda terms: theorem.predictives(terms.log_p, terms.xtg), x, eps)
+        return self._by_chunk(_predictive_chunk, x, eps)
 
     def xtg(self, x: Array, eps: float) -> Array:
         """Return xᵀg of embeddings (n, M), shape (n,)."""
-        return self._by_chunk(lambda terms: terms.xtg[:, 0], x, eps)
+        return self._by_chunk(_xtg_chunk, x, eps)
 
-    def logits(self, x: Array, eps: float) -> Array:  # noqa: ARG002 - called as the others are
+    def logits(self, x: Array) -> Array:
         """Return the logits of the last layer for embeddings (n, M) as they are, shape (n, C)."""
-        weight, bias = self.model.head.to(x, wide_dtype(x))
-        return by_chunk(lambda chunk: chunk @ weight + bias, x, wide_dtype(x), self.model.width)
+        dtype = wide_dtype(x)
+        return by_chunk(_logits_chunk, x, dtype, *self.model.head.to(x, dtype), width=self.model.width)
 
-    def _by_chunk(
-        self, function: Callable[[Terms], Array], x: Array, eps: float, *, as_if_unseen: bool = False
-    ) -> Array:
+    def _by_chunk(self, function: Callable[..., Array], x: Array, eps: float, *args: Any) -> Array:
         model, dtype = self.model, wide_dtype(x)
-        constants = model.constants.to(x, dtype)
+        return by_chunk(function, x, dtype, model.constants.to(x, dtype), model, eps, *args, width=model.width)
 
-        def apply(chunk: Array) -> Array:
-            return function(compute_terms(chunk, constants, model, eps, as_if_unseen=as_if_unseen))
 
-        return by_chunk(apply, x, dtype, model.width)
+def _regret_chunk(
+    x: Array,
+    constants: tuple[Array, ...],
+    model: ScoringModel,
+    eps: float,
+    as_if_unseen: bool,  # noqa: FBT001
+) -> Array:
+    return compute_terms(x, constants, model, eps, as_if_unseen=as_if_unseen).regret(model.largest_regret)
+
+
+def _predictive_chunk(x: Array, constants: tuple[Array, ...], model: ScoringModel, eps: float) -> Array:
+    terms = compute_terms(x, constants, model, eps)
+    return theorem.predictives(terms.log_p, terms.xtg)
+
+
+def _xtg_chunk(x: Array, constants: tuple[Array, ...], model: ScoringModel, eps: float) -> Array:
+    return compute_terms(x, constants, model, eps).xtg[:, 0]
+
+
+def _logits_chunk(x: Array, weight: Array, bias: Array) -> Array:
+    return x @ weight + bias
 
 
 class Float32Scorer:
@@ -179,12 +194,12 @@ class Float32Scorer:
         constants = model.constants.to(x, xp.float32) + self._reach.to(x, xp.float32)
         limits = model.subspace.outside_limits(eps)
         found: tuple[Array, Array] = by_chunk(
-            lambda chunk: self._score_chunk(xp, chunk, constants, limits), x, xp.float32, model.width
+            self._score_chunk, x, xp.float32, xp, constants, limits, width=model.width
         )
         return found
 
     def _score_chunk(
-        self, xp: Any, x: Array, constants: tuple[Array, ...], limits: tuple[float, float]
+        self, x: Array, xp: Any, constants: tuple[Array, ...], limits: tuple[float, float]
     ) -> tuple[Array, Array]:
         weight, bias, whitening, null_space, reach = constants
         model = self.model

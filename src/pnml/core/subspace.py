@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import array_api_compat as compat
 import numpy as np
 
-from pnml.backend.arrays import Array, DeviceConstants, like, namespace, precision, to_compute, working_dtype
+from pnml.backend.arrays import Array, DeviceConstants, is_remote, like, namespace, precision, to_compute, working_dtype
 from pnml.backend.rows import by_chunk, check_rows, squares, wide_dtype
 from pnml.backend.threads import one_thread
 
@@ -38,6 +38,7 @@ _EPS = float(np.finfo(np.float64).eps)
 _SMALL = 1024  # features
 _BLOCK = 64  # columns
 _FEW_ROWS = 16
+_FEW_REMOTE_ROWS = 1 << 16
 
 
 class Subspace:
@@ -179,7 +180,7 @@ class Subspace:
         rows = to_compute(x)
         xp, wide, limits = namespace(rows), wide_dtype(rows), self.outside_limits(precision(x))
         basis = self._basis.to(rows, wide)
-        values = by_chunk(lambda chunk: function(chunk, *basis, limits), rows, wide)
+        values = by_chunk(function, rows, wide, *basis, limits)
         largest = xp.finfo(working_dtype(xp, rows)).max
         values = xp.where(values <= largest, values, xp.full_like(values, math.inf))
         return xp.astype(values, out) if rows is x else like(x, values, out)
@@ -212,13 +213,13 @@ def leverage(x: Array, whitening: Array, null_space: Array, outside_limits: tupl
 def _block_width(x: Array) -> int:
     """Return how many columns of the whitening to multiply at a time.
 
-    Narrow blocks skip more of the zeros above the diagonal. A few rows are dominated by the number of calls, and a GPU
-    or an exported graph prefers few large products.
+    Narrow blocks skip more of the zeros above the diagonal, but few rows are dominated by the number of calls.
     """
     n_features: int = x.shape[1]
-    if not compat.is_numpy_array(x):
-        return max(_BLOCK, -(-n_features // 4))
-    return _BLOCK if len(x) >= _FEW_ROWS else n_features
+    if compat.is_numpy_array(x):
+        return _BLOCK if len(x) >= _FEW_ROWS else n_features
+    few = is_remote(x) and x.shape[0] < _FEW_REMOTE_ROWS
+    return n_features if few else max(_BLOCK, -(-n_features // 4))
 
 
 def xtg(h: Array) -> Array:
