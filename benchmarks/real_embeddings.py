@@ -1,6 +1,6 @@
 """Write the embeddings of a real network to a file, for the other programs to measure on.
 
-    python benchmarks/real_embeddings.py --checkpoint densenet-bc-100_cifar10 --ood svhn,cifar100 --limit 5000 --out FOLDER
+    python benchmarks/real_embeddings.py --checkpoint densenet-bc-100_cifar10 --ood svhn --limit 5000 --out FOLDER
 
 The file FOLDER/CHECKPOINT.safetensors holds the head (``weight``, ``bias``), ``train``, ``test`` and ``ood.NAME``.
 """
@@ -11,7 +11,6 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from safetensors.numpy import save_file
 
 from pnml.backend.files import atomic_path
@@ -22,6 +21,8 @@ from pnml.bench.methods.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    import numpy as np
 
 
 def main() -> None:

@@ -3,9 +3,9 @@
 The contenders take turns on the same embeddings; a ratio is the peer's CPU time divided by ours, the median over the
 rounds with its quartiles. CPU time is the process's own, so other programs disturb it less than wall time.
 
-    python benchmarks/speed.py                      # five minutes; writes results/speed-cpu.json and docs/tables/speed.md
-    python benchmarks/speed.py --quick              # half a minute, smaller, writes nothing
-    python benchmarks/speed.py --real PATH          # also AUROC of float32 against float64 on PATH/*.safetensors
+    python benchmarks/speed.py              # five minutes; writes results/speed-cpu.json and docs/tables/speed.md
+    python benchmarks/speed.py --quick      # half a minute, smaller, writes nothing
+    python benchmarks/speed.py --real PATH  # also AUROC of float32 against float64 on PATH/*.safetensors
 
 Files of real embeddings hold ``weight``, ``bias``, ``train``, ``test`` and one array per OOD set, named ``ood.NAME``;
 ``benchmarks/real_embeddings.py`` writes them.
@@ -132,29 +132,26 @@ def real_accuracy(path: Path) -> dict[str, Any]:
     detector = pnml.Detector(arrays["weight"], arrays["bias"]).fit(arrays["train"])
     fast, exact = detector.score(arrays["test"]), detector.score(arrays["test"].astype(np.float64))
     found = {"network": path.stem, "largest_relative_error": float(np.max(np.abs(fast / exact - 1)))}
-    changes = []
-    for name in sorted(arrays):
-        if name.startswith("ood."):
-            changes.append(
-                abs(
-                    auroc(fast, detector.score(arrays[name]))
-                    - auroc(exact, detector.score(arrays[name].astype(np.float64)))
-                )
-            )
+
+    def change(ood: np.ndarray[Any, Any]) -> float:
+        return abs(auroc(fast, detector.score(ood)) - auroc(exact, detector.score(ood.astype(np.float64))))
+
+    changes = [change(arrays[name]) for name in arrays if name.startswith("ood.")]
     return found | {"sets": len(changes), "largest_change_of_auroc": max(changes)}
 
 
 def table(record: dict[str, Any]) -> str:
     """Lay the record out in Markdown."""
     run = record["run"]
+    commit = (run["commit"] or "unknown")[:12] + (" with local changes" if run["dirty"] else "")
+    size = f"N = {record['count']:,}, M = {record['width']}, C = {record['classes']}"
     lines = [
         "# Speed: the record",
         "",
-        f"Written by `{run['command']}` at commit `{(run['commit'] or 'unknown')[:12]}`"
-        f"{' with local changes' if run['dirty'] else ''} on {run['versions']['cpu']}.",
+        f"Written by `{run['command']}` at commit `{commit}` on {run['versions']['cpu']}.",
         "",
-        f"CPU time of pytorch-ood's PNML divided by ours, one thread, N = {record['count']:,}, M = {record['width']}, "
-        f"C = {record['classes']}: median (quartiles) over {record['rounds']} rounds. Larger than 1: ours is faster.",
+        f"CPU time of pytorch-ood's PNML divided by ours, one thread, {size}.",
+        f"Median (quartiles) over {record['rounds']} rounds. Larger than 1: ours is faster.",
         "",
         "| batch | `score` | `detector(x)` | aim | guard's overhead / `detector(x)` (aim: at most 1.2) | `score`, µs |",
         "|---|---|---|---|---|---|",
