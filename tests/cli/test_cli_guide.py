@@ -1,4 +1,4 @@
-"""Every command of the guide runs and prints what the guide shows, up to the numbers."""
+"""Every command of the guides runs and prints what the guide shows, up to the numbers."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ import pytest
 
 from .cli_files import succeeds
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "command-line.md"
+GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 BLOCK = re.compile(r"^```(python|bash|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-def test_guide_shows_what_commands_print(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("guide", "expected_commands"), [("command-line.md", 4), ("images.md", 5)])
+def test_guide_shows_what_commands_print(
+    guide: str, expected_commands: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {}
     printed, commands = "", 0
-    for language, text in BLOCK.findall(GUIDE.read_text(encoding="utf-8")):
+    for language, text in BLOCK.findall((GUIDES / guide).read_text(encoding="utf-8")):
         if language == "python":
             if name := re.match(r"# (\w+\.py)\n", text):
                 (tmp_path / name[1]).write_text(text, encoding="utf-8")
@@ -30,7 +33,7 @@ def test_guide_shows_what_commands_print(tmp_path: Path, monkeypatch: pytest.Mon
             printed = output_of(text)
         else:
             assert without_numbers(printed) == without_numbers(text)
-    assert commands == 9
+    assert commands == expected_commands
 
 
 def output_of(command: str) -> str:
