@@ -165,7 +165,7 @@ class Float32Scorer:
     """Regrets in float32, each with a bound on its error.
 
     Attributes:
-        typical_error: the bound on the relative error of a typical training row's leverage.
+        typical_error: the bound on the relative error of a typical training row's √h.
     """
 
     def __init__(self, model: ScoringModel) -> None:
@@ -175,18 +175,16 @@ class Float32Scorer:
         # How far rounding reaches per unit of each feature, (M, 2): into √h, and into the length outside the span.
         reach = sum_error * np.sqrt(np.stack([squares(subspace.whitening), squares(subspace.null_space)], axis=1))
         strength = np.sqrt(squares(subspace.eigenvectors * np.sqrt(subspace.eigenvalues)))  # √S_kk
-        self.typical_error = 2 * float(strength @ reach[:, 0]) / math.sqrt(max(1, subspace.rank))
+        self.typical_error = float(strength @ reach[:, 0]) / math.sqrt(max(1, subspace.rank))
         # How far rounding reaches into a logit: per unit of the embedding's norm, and from the bias.
-        self._logit_errors = (
-            sum_error * float(np.linalg.norm(weight, axis=0).max()),
-            4 * _ROUNDING * float(np.abs(bias).max()),
-        )
+        self._error_per_norm = sum_error * float(np.linalg.norm(weight, axis=0).max())
+        self._error_of_bias = 4 * _ROUNDING * float(np.abs(bias).max())
         self._reach = DeviceConstants(reach)
 
     @property
     def is_accurate(self) -> bool:
         """Whether most regrets will be within ``LARGEST_ERROR``, judged by the training set."""
-        return self.model.subspace.rank > 0 and self.typical_error <= LARGEST_ERROR
+        return self.model.subspace.rank > 0 and 2 * self.typical_error <= LARGEST_ERROR
 
     def score(self, x: Array, eps: float) -> tuple[Array, Array]:
         """Return the regret of embeddings (n, M) in float32, and which are certainly within ``LARGEST_ERROR``."""
@@ -202,43 +200,44 @@ class Float32Scorer:
         self, x: Array, xp: Any, constants: tuple[Array, ...], limits: tuple[float, float]
     ) -> tuple[Array, Array]:
         weight, bias, whitening, null_space, reach = constants
-        model = self.model
         squared_norms = squares(x)
         norms = xp.sqrt(squared_norms)
         z = x @ weight
         h = leverage(x, whitening, null_space, limits)
         reached = xp.abs(x) @ reach
-        error = reached[:, 0] / xp.sqrt(h)  # relative, of √h
-        if model.unit_norm:  # products are scaled instead of rows: there are fewer of them
+        if self.model.unit_norm:  # products are scaled instead of rows: there are fewer of them
             z /= norms[:, None]
-            h = h / squared_norms
-        z += bias
-        t = xtg(h)
-        regret, steepness = self._regret_of(xp, z, t)
-        per_norm, constant = self._logit_errors
-        logit_error = constant + (per_norm if model.unit_norm else per_norm * norms)
-        # An error of √h moves the regret by at most (1 − t)(1 + t max|log p|) times itself, twice for the square.
-        error = error * (2 + error) * (1 - t) * (1 + t * steepness) + 6 * (logit_error + _ROUNDING * steepness)
-        trusted = (error <= LARGEST_ERROR) & (regret > _SMALLEST_REGRET)
+            regret, steepness = self._regret_of(xp, z, bias, h / squared_norms)
+            logit_error: Any = self._error_per_norm
+        else:
+            regret, steepness = self._regret_of(xp, z, bias, h)
+            logit_error = self._error_per_norm * norms
+        # A relative error r of √h changes the regret by at most r (2 + r) (1 − t)(1 + t s) with s = max|log p|, and
+        # (1 − t)(1 + t s) ≤ (1 + s)² / 4s; an error e of a logit changes it by at most 6 e.
+        allowed = LARGEST_ERROR - 6 * (self._error_of_bias + logit_error + _ROUNDING * steepness)
+        allowed = allowed * 4 * steepness / (1 + steepness) ** 2
+        trusted = reached[:, 0] ** 2 <= (allowed / 2.1) ** 2 * h  # r (2 + r) ≤ 2.1 r for r ≤ 0.1
+        trusted &= (regret > _SMALLEST_REGRET) & (allowed > 0)
         # No square overflowed or vanished on the way.
         trusted &= (squared_norms > 1e-30) & (squared_norms < 1e30) & (reached[:, 0] < 1e10)
         if null_space.shape[1]:  # rounding may move the length outside the span by a tenth of its limit
             trusted &= reached[:, 1] <= 0.1 * math.sqrt(limits[0]) * norms
         return regret, trusted
 
-    def _regret_of(self, xp: Any, z: Array, t: Array) -> tuple[Array, Any]:
-        """Return the regret of logits (n, C) and xᵀg (n,), and the largest |log p|; the logits are overwritten."""
-        noise, n_classes = self.model.label_noise, z.shape[-1]
+    def _regret_of(self, xp: Any, z: Array, bias: Array, h: Array) -> tuple[Array, Any]:
+        """Return the regret of products (n, C), which are overwritten, and leverages (n,); and the largest |log p|."""
+        noise, n_classes, t = self.model.label_noise, z.shape[-1], xtg(h)[:, None]
+        z += bias
         if not noise:
             log_p = theorem.log_softmax(z)
-            return theorem.regrets(log_p, t[:, None]), -xp.min(log_p, axis=-1)
+            return theorem.regrets(log_p, t), -xp.min(log_p, axis=-1)
         z -= xp.max(z, axis=-1, keepdims=True)
         p = xp.exp(z)
         p *= ((1 - noise) / p.sum(-1))[:, None]
         p += noise / n_classes
         # theorem.regrets(log p, t, p) without its temporary arrays, which would take half of the time.
         log_p = xp.log(p)
-        log_p *= -t[:, None]
+        log_p *= -t
         v = xp.expm1(log_p)
         v *= p
         p -= 1
