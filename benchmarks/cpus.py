@@ -28,7 +28,7 @@ COUNTS = ("passed", "failed", "error", "skipped")
 
 ABOVE = {"default": "X86_V3 X86_V4 AVX", "avx2": "X86_V4 AVX512", "avx512": "-"}  # what NumPy must not use
 ONEDNN = {"default": "SSE41", "avx2": "AVX2", "avx512": "AVX512_CORE"}
-XLA = {"default": "SSE4_2", "avx2": "AVX2", "avx512": "AVX512"}
+XLA = {"default": "AVX2", "avx2": "AVX2", "avx512": "AVX512"}  # it needs AVX2 for float16
 MKL = {"default": "COMPATIBLE", "avx2": "AVX2", "avx512": "AUTO"}
 
 

@@ -73,7 +73,7 @@ def one_training(seed: int) -> dict[str, dict[str, float]]:
 
 
 def compared() -> dict[str, dict[str, float]]:
-    """Give the AUROC in percent of three scores and what the threshold flags, on the scikit-learn guide's split."""
+    """Return the AUROC in percent of three scores and what the threshold flags, on the scikit-learn guide's split."""
     X, y = load_digits(return_X_y=True)
     X = X / 16
     known = y < 8

@@ -91,7 +91,7 @@ def parse() -> argparse.Namespace:
 
 @torch.inference_mode()
 def prepare(args: argparse.Namespace) -> tuple[Network, Tensor, Tensor]:
-    """Give the network and the images: random, but smooth enough for a network to tell them apart."""
+    """Return the network and the images: random, but smooth enough for a network to tell them apart."""
     torch.manual_seed(0)
     fresh = args.network in ARCHITECTURES
     network = (create(args.network, 10) if fresh else load(args.network)).to(args.device)
@@ -111,7 +111,7 @@ def batches(images: Tensor, size: int) -> Iterator[Tensor]:
 
 
 def timed(function: Callable[[], Tensor]) -> tuple[float, Tensor]:
-    """Give seconds and result; the result is on the CPU, so that no work is left on the device."""
+    """Return seconds and result; the result is on the CPU, so that no work is left on the device."""
     start = time.perf_counter()
     result = function()
     return time.perf_counter() - start, result
@@ -138,7 +138,7 @@ def naive_deviations(network: Network, train: Tensor, test: Tensor, size: int) -
 
 
 def naive_distance(features: Features, minimum: Features, maximum: Features) -> Floats:
-    """Give how far features leave the range of one class, summed over each tap: (n, taps)."""
+    """Return how far features leave the range of one class, summed over each tap: (n, taps)."""
     result = np.full((len(features[0][0]), len(features)), 0 if minimum else np.nan, dtype=np.float32)
     for tap, (low_ends, high_ends) in enumerate(zip(minimum, maximum, strict=True)):
         for value, low, high in zip(features[tap], low_ends, high_ends, strict=True):
@@ -148,7 +148,7 @@ def naive_distance(features: Features, minimum: Features, maximum: Features) -> 
 
 
 def naive_ranges(network: Network, images: Tensor, size: int) -> tuple[Features, Features]:
-    """Give minimum and maximum of each tap and order over the images of one class."""
+    """Return minimum and maximum of each tap and order over the images of one class."""
     minimum: Features = []
     maximum: Features = []
     for batch in batches(images, size):

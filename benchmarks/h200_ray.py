@@ -149,7 +149,7 @@ def killer(victim: Path) -> Iterator[list[int]]:
 
 
 def difference(one: pa.Table, other: pa.Table) -> dict[str, Any]:
-    """Say how far a table of scores is from that of one process."""
+    """Return how far a table of scores is from that of one process."""
     a, b = (table["regret"].to_numpy() for table in (one, other))
     if one["id"] != other["id"]:
         return {"rows": len(b), "every_row_once_and_in_order": False}

@@ -106,7 +106,7 @@ def scores_of(engine: str, folder: Path) -> Path:
 
 
 def compare(folder: Path) -> dict[str, Any]:
-    """Say how far the engines agree."""
+    """Print how far the engines agree."""
     plain, spread = (Detector.load(folder / f"{engine}.safetensors").correlation.matrix for engine in ("plain", "ray"))
     with pq.ParquetFile(scores_of("plain", folder)) as file:
         one = np.concatenate([batch.column("regret").to_numpy() for batch in file.iter_batches(columns=["regret"])])

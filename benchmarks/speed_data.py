@@ -7,14 +7,14 @@ from torch import Tensor
 
 
 def head(width: int, classes: int, *, device: str = "cpu") -> tuple[Tensor, Tensor]:
-    """Give the weight (classes, width) and bias (classes,) of a last layer."""
+    """Return the weight (classes, width) and bias (classes,) of a last layer."""
     random = torch.Generator(device).manual_seed(1)
     weight = torch.randn(classes, width, generator=random, device=device)
     return weight * (8 / width**0.5), 0.1 * torch.randn(classes, generator=random, device=device)
 
 
 def embeddings(count: int, width: int, *, seed: int, device: str = "cpu", far: bool = False) -> Tensor:
-    """Give (count, width) in float32: rectified mixtures of hidden factors; with ``far``, of other factors.
+    """Return (count, width) in float32: rectified mixtures of hidden factors; with ``far``, of other factors.
 
     Factors weaken a thousandfold from the first to the last, features a hundredfold.
     """

@@ -103,7 +103,7 @@ def parse() -> argparse.Namespace:
 
 
 def scores_of(detectors: dict[str, Detector], outputs: Outputs) -> dict[str, Tensor]:
-    """Give 1 - the largest probability, and the regret at each scale."""
+    """Return 1 - the largest probability, and the regret at each scale."""
     regrets = {f"regret, {scale}": detector.score(outputs.embeddings) for scale, detector in detectors.items()}
     return {"1 - largest probability": msp_score(outputs.logits), **regrets}
 
@@ -122,7 +122,7 @@ def refusing(detectors: dict[str, Detector], test: View, strangers: int) -> Tabl
 
 
 def risks(scores: dict[str, Tensor], wrong: np.ndarray[Any, Any]) -> Table:
-    """Give area, excess area, coverages and 100 points of the curve for each score."""
+    """Return area, excess area, coverages and 100 points of the curve for each score."""
     table: Table = {"error_rate": 100 * wrong.mean()}
     for name, score in scores.items():
         curve = selective.risk_coverage(score, wrong)
@@ -137,7 +137,7 @@ def risks(scores: dict[str, Tensor], wrong: np.ndarray[Any, Any]) -> Table:
 
 
 def calibration(results: dict[str, Result], labels: np.ndarray[Any, Any]) -> Table:
-    """Give log-loss, Brier score, both calibration errors and the reliability of p, and of q at each scale."""
+    """Return log-loss, Brier score, both calibration errors and the reliability of p, and of q at each scale."""
     given = {"p": next(iter(results.values())).probabilities}
     given |= {f"q, {scale}": result.pnml_probabilities for scale, result in results.items()}
     table: Table = {}
@@ -180,7 +180,7 @@ def adversarial(network: Network, detectors: dict[str, Detector], count: int) ->
 
 
 def outputs(network: Network, images: Tensor) -> Outputs:
-    """Give embeddings and logits of images in [0, 1]."""
+    """Return embeddings and logits of images in [0, 1]."""
     with torch.inference_mode():
         return concatenate(
             forward(network, (x - network.normalise.mean) / network.normalise.std) for x in torch.split(images, 50)
@@ -195,7 +195,7 @@ def command(args: argparse.Namespace) -> str:
 
 
 def commit() -> str | None:
-    """Give the revision of the code, marked "-dirty" when files differ from it, where git knows."""
+    """Return the revision of the code, marked "-dirty" when files differ from it, where git knows."""
     git = shutil.which("git")
     if git is None:
         return None

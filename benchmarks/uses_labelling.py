@@ -74,7 +74,7 @@ def progress(batches: Any, what: str, count: int) -> Any:
 
 
 def spread(curves: dict[str, np.ndarray[Any, Any]], name: str) -> Table:
-    """Give a learning curve's mean and deviation over the seeds, and how far its mean height is above each other's."""
+    """Return a learning curve's mean and deviation over the seeds, and its mean lead over each other curve."""
     heights = {other: curve.mean(axis=1) for other, curve in curves.items()}
     ahead = {other: heights[name] - height for other, height in heights.items() if other != name}
     return {

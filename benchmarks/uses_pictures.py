@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def colour(name: str, names: list[str]) -> str:
-    """Give pNML's curves one colour per scale, in order."""
+    """Assign one colour per scale to pNML's curves, in order."""
     ours = [other for other in names if other not in COLOURS]
     return COLOURS[name] if name in COLOURS else BLUES[ours.index(name)]
 

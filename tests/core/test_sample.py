@@ -13,7 +13,7 @@ from scipy import stats
 
 from pnml import Correlation
 from pnml.core import correlation, sample
-from pnml.core.sample import SIZE, RowSample, _first, _first_ahead, _keys
+from pnml.core.sample import SIZE, RowSample, _first, _keys
 
 from .strategies import home, seeds
 
@@ -77,31 +77,6 @@ def test_of_equal_keys_the_first_are_kept() -> None:
     first = _first(keys)
     assert np.array_equal(first, np.argsort(keys, kind="stable")[:SIZE])
     assert np.array_equal(first, home(_first(torch.from_numpy(keys))))
-
-
-@pytest.mark.parametrize("n", [3, SIZE, 4 * SIZE, 4 * SIZE + 1, 50_000])
-@pytest.mark.parametrize("last", [False, True])
-def test_without_a_look_the_same_are_first(n: int, last: bool) -> None:  # noqa: FBT001
-    """Whether the last key is among them or not."""
-    keys = np.random.default_rng(n).integers(-(2**63), 2**63, size=n)
-    keys[-1] = -(2**63) if last else 2**63 - 1
-    first, worked = _first_ahead(torch.from_numpy(keys))
-    assert bool(worked)
-    assert np.array_equal(first, np.argsort(keys, kind="stable")[:SIZE])
-
-
-@pytest.mark.parametrize("same", [-(2**63), 0, 2**63 - 1])
-def test_many_equal_keys_are_noticed(same: int) -> None:
-    keys = np.random.default_rng(0).integers(-(2**63), 2**63, size=20_000)
-    keys[: 15_000 if same > -(2**63) else 1000] = same
-    assert not bool(_first_ahead(torch.from_numpy(keys))[1])
-
-
-def test_nothing_is_looked_at_ahead() -> None:
-    """A meta tensor has no values: whatever looks at one raises."""
-    sampled, worked = RowSample.ahead(torch.empty(5000, 40, device="meta"))
-    assert sampled.rows.shape == (SIZE, 40)
-    assert worked.shape == ()
 
 
 @pytest.mark.parametrize("distinct", [5000, 10])

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary path beside ``target``; on success it takes the target's name, on failure it is removed.
+    """Yield a temporary path beside ``target``; on success it takes the target's name, on failure it is removed.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()

@@ -6,7 +6,7 @@ import math
 
 
 def beta_quantile(probability: float, a: float, b: float) -> float:
-    """Give the quantile of the Beta(a, b) distribution, by bisection.
+    """Return the quantile of the Beta(a, b) distribution, by bisection.
 
     >>> round(beta_quantile(0.5, 2, 2), 12)
     0.5
@@ -19,7 +19,7 @@ def beta_quantile(probability: float, a: float, b: float) -> float:
 
 
 def beta_cdf(x: float, a: float, b: float) -> float:
-    """Give the regularized incomplete beta function I_x(a, b), by its continued fraction."""
+    """Return the regularized incomplete beta function I_x(a, b), by its continued fraction."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
     if x > (a + 1) / (a + b + 2):

@@ -70,19 +70,15 @@ class Correlation:
         if given:
             with np.errstate(all="ignore"):
                 products, norms = sum_of_products(rows, unit_norm=self.unit_norm)
-                sample, is_sampled = RowSample.ahead(rows)
-                norm_sum = namespace(norms).sum(norms)
-            if not (have_safe_squares(norms) & is_sampled):  # the first time that a device is waited for
+            if not have_safe_squares(norms):  # the first time that a device is waited for
                 rows, norms = self._usable(rows)
                 if not rows.shape[0]:
                     self.n_features, self.left_out = rows.shape[1], self.left_out + given
                     return self
                 products, _ = sum_of_products(rows / norms[:, None] if self.unit_norm else rows, unit_norm=False)
-                norm_sum = namespace(norms).sum(norms)
-                sample = RowSample.of(rows)
             self._sums = _add(self._sums, products)
-            self._norms = _add(self._norms, norm_sum)
-            self.sample = self._with(sample)
+            self._norms = _add(self._norms, namespace(norms).sum(norms))
+            self.sample = self._with(RowSample.of(rows))
         self.count += rows.shape[0]
         self.n_features, self.left_out = rows.shape[1], self.left_out + given - rows.shape[0]
         return self

@@ -1,4 +1,4 @@
-"""The last linear layer of a classifier as a weight and a bias: checked, and told from another."""
+"""The last linear layer of a classifier as a weight and a bias: checks and a fingerprint."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def checked_head(weight: Array, bias: Array | None) -> tuple[np.ndarray[Any, Any
     """
     weight = check_rows(to_numpy(as_array(weight)), None)
     if len(weight) < 2:
-        raise ValueError("a head of one class has nothing to regret: expected a weight of shape (classes, features)")
+        raise ValueError(f"expected at least two classes, got weight of shape {weight.shape}")
     bias = np.zeros(len(weight)) if bias is None else to_numpy(as_array(bias))
     if bias.shape != (len(weight),):
         raise ValueError(f"bias must have one entry per class, {len(weight)}, got shape {bias.shape}")

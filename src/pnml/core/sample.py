@@ -1,8 +1,8 @@
 """A small sample of the directions of the training rows that does not depend on how they were split.
 
-Every row gets a key, a hash of its values, and the rows with the smallest keys are kept. That is a random sample, since
-a hash knows nothing of what it hashes, and the same one for any order, any batches and any number of machines: the
-sample of a whole is found among the samples of its parts.
+Every row gets a key, a hash of its values, and the rows with the smallest keys are kept. That is a random sample, and
+the same one for any order, any batches and any number of machines: the sample of a whole is found among the samples of
+its parts.
 """
 
 from __future__ import annotations
@@ -46,23 +46,10 @@ class RowSample:
 
     @classmethod
     def of(cls, rows: Array) -> RowSample:
-        """Sample rows (n, M) of any array library; PyTorch's stay on a device that is not the host."""
-        rows, keys = _with_keys(rows)
-        return cls._from(rows, keys, _first(keys))
-
-    @classmethod
-    def ahead(cls, rows: Array) -> tuple[RowSample, Any]:
-        """Sample rows as :meth:`of` does, without waiting for their device, and tell whether it worked.
-
-        That is a 0-d array there, to be looked at when it is time to wait. It fails where a great many rows are equal.
-        """
-        rows, keys = _with_keys(rows)
-        first, worked = _first_ahead(keys)
-        return cls._from(rows, keys, first), worked
-
-    @classmethod
-    def _from(cls, rows: Array, keys: Array, first: Array) -> RowSample:
-        """Take the rows that are first."""
+        """Sample rows (n, M) of any array library; rows on a GPU stay there."""
+        rows = to_compute(rows)
+        keys = by_chunk(_keys, rows, rows.dtype)
+        first = _first(keys)
         xp, rows = namespace(rows), rows[first]
         norms = row_norms(rows)
         directions = rows / xp.where(norms > 0, norms, xp.ones_like(norms))[:, None]
@@ -72,7 +59,7 @@ class RowSample:
         return int(self.keys.shape[0])
 
     def __add__(self, other: RowSample) -> RowSample:
-        """Give the sample of both sets of rows together, in the library of the second."""
+        """Return the sample of both sets of rows together, in the library of the second."""
         keys, rows = self.keys, self.rows
         if type(keys) is not type(other.keys) or compat.device(keys) != compat.device(other.keys):
             keys, rows = like(other.keys, to_numpy(keys, np.int64), None), like(other.rows, self.numpy(), None)
@@ -82,7 +69,7 @@ class RowSample:
         return RowSample(keys[first], rows[first])
 
     def __eq__(self, other: object) -> bool:
-        """Tell whether both hold the same rows, to the last bit of float32."""
+        """Return whether both hold the same rows, to the last bit of float32."""
         if not isinstance(other, RowSample):
             return NotImplemented
         return np.array_equal(to_numpy(self.keys, np.int64), to_numpy(other.keys, np.int64)) and np.array_equal(
@@ -92,7 +79,7 @@ class RowSample:
     __hash__ = None  # type: ignore[assignment]  # it holds arrays
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Give NumPy arrays to store: keys and rows."""
+        """Return NumPy arrays to store: keys and rows."""
         return {"sample_keys": to_numpy(self.keys, np.int64), "sample": self.numpy()}
 
     @classmethod
@@ -101,40 +88,16 @@ class RowSample:
         return cls(arrays["sample_keys"], arrays["sample"]) if "sample" in arrays else None
 
     def numpy(self) -> NDArray[np.float32]:
-        """Give the directions as a NumPy array, shape (k, M), float32."""
+        """Return the directions as a NumPy array, shape (k, M), float32."""
         return to_numpy(self.rows, np.float32)
 
 
 def _first(keys: Array) -> Array:
-    """Return where the smallest keys are, in their order."""
-    if compat.is_numpy_array(keys) and len(keys) > SIZE:  # it is quicker to sort only those
+    """Return the indices of the smallest keys, in their order."""
+    if compat.is_numpy_array(keys) and len(keys) > SIZE:  # sorting only those is faster
         few = np.flatnonzero(keys <= np.partition(keys, SIZE - 1)[SIZE - 1])
         return few[np.argsort(keys[few], kind="stable")[:SIZE]]
     return namespace(keys).argsort(keys, stable=True)[:SIZE]
-
-
-def _first_ahead(keys: Array) -> tuple[Array, Any]:
-    """Return where the smallest keys are, in their order, and whether they really are there.
-
-    Of keys that are spread evenly, about 1.5 ``SIZE`` lie below a limit. Those are found and sorted as if their number
-    were known, which it is not before the device is waited for.
-    """
-    n = keys.shape[0]
-    if compat.is_numpy_array(keys) or n <= 4 * SIZE:
-        return _first(keys), True
-    import torch
-
-    below = torch.cumsum(keys < 3 * SIZE * 2**63 // n - 2**63, dim=0)
-    places = torch.arange(1, 2 * SIZE + 1, device=keys.device)
-    few = torch.searchsorted(below[:-1], places)  # where the number below the limit becomes that of the place
-    order = torch.where(places <= below[-1], keys[few], 2**63 - 1).argsort(stable=True)
-    return few[order[:SIZE]], (below[-1] - 3 * SIZE // 2).abs() <= SIZE // 2
-
-
-def _with_keys(rows: Array) -> tuple[Array, Array]:
-    """Return rows (n, M) as they are computed with, and their keys (n,)."""
-    rows = to_compute(rows)
-    return rows, by_chunk(_keys, rows, rows.dtype)
 
 
 def _keys(rows: Array) -> Any:
@@ -160,7 +123,7 @@ def _hash(columns: Array) -> Any:
 
 
 def _odd_factors(columns: Array) -> Array:
-    """Give a random odd number for each column."""
+    """Return a random odd number for each column."""
     return _odd(columns.shape[1]).to(columns, namespace(columns).int64)[0]
 
 

@@ -58,7 +58,7 @@ class SingleLayer:
         return self
 
     def inverse_softmax(self, label: int) -> Matrix:
-        """Give the logits, shape (C,), whose softmax is the smoothed one-hot vector of ``label``."""
+        """Return the logits, shape (C,), whose softmax is the smoothed one-hot vector of ``label``."""
         if not 0 <= label < self.n_classes:
             raise ValueError(f"label {label} is none of the classes 0 to {self.n_classes - 1}")
         smoothed = np.full(self.n_classes, self.smoothing / max(1, self.n_classes - 1))
@@ -78,24 +78,24 @@ class SingleLayer:
         self.subspace = Subspace.fit(Correlation().update(self._rows))
 
     def predict_log_proba(self, x: Any) -> Matrix:
-        """Give the ERM log-probabilities of rows (n, M), shape (n, C)."""
+        """Return the ERM log-probabilities of rows (n, M), shape (n, C)."""
         logits = check_rows(np.asarray(x, dtype=np.float64), self.theta.shape[0]) @ self.theta
         return np.asarray(logits - np.logaddexp.reduce(logits, axis=1, keepdims=True))
 
     def predict_proba(self, x: Any) -> Matrix:
-        """Give the ERM probabilities of rows (n, M), shape (n, C)."""
+        """Return the ERM probabilities of rows (n, M), shape (n, C)."""
         return np.exp(self.predict_log_proba(x))
 
     def regret(self, x: Any) -> Matrix:
-        """Give the closed-form pNML regret in nats of rows (n, M), shape (n,)."""
+        """Return the closed-form pNML regret in nats of rows (n, M), shape (n,)."""
         return np.asarray(theorem.regret(self.predict_log_proba(x), self.subspace.xtg(np.asarray(x)), log=True))
 
     def genie(self, x: Any) -> Matrix:
-        """Give the closed-form genie of rows (n, M), shape (n, C)."""
+        """Return the closed-form genie of rows (n, M), shape (n, C)."""
         return np.asarray(theorem.genie(self.predict_log_proba(x), self.subspace.xtg(np.asarray(x)), log=True))
 
     def refit_genie(self, x: Any) -> Matrix:
-        """Give the genie of one row (M,) the long way: refit once per label with the row added, shape (C,).
+        """Return the genie of one row (M,) the long way: refit once per label with the row added, shape (C,).
 
         As in the proof of Lemma 1, the assumed label's own weights are refitted to the target ln Σ_j exp(θ_jᵀx), which
         is the inverse softmax of probability one, and the other classes keep theirs.

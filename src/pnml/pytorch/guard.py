@@ -167,7 +167,7 @@ class Guard(nn.Module):
     def _each_batch(
         self, loader: Iterable[Any], consume: Callable[[Tensor], object], what: str, *, progress: bool
     ) -> None:
-        """Hand the embeddings of every batch of a loader to ``consume``; an error names the batch."""
+        """Call ``consume`` with the embeddings of every batch of a loader; an error names the batch."""
         if isinstance(loader, Tensor):
             raise TypeError(f"expected a loader of batches, got a tensor of shape {tuple(loader.shape)}: wrap it, [x]")
         device = device_of(self.model)

@@ -27,7 +27,7 @@ class Call(NamedTuple):
 def find_head(
     model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, *, named: str | None = None
 ) -> str:
-    """Give the name of the ``nn.Linear`` whose output is what ``model(*args, **kwargs)`` returns as logits.
+    """Return the name of the ``nn.Linear`` whose output is what ``model(*args, **kwargs)`` returns as logits.
 
     Args:
         model: a classifier that gives one row of logits per sample.
@@ -65,12 +65,12 @@ def find_head(
 
 
 def linear_layers(model: nn.Module) -> dict[str, nn.Linear]:
-    """Give every linear layer by its name in the model."""
+    """Return every linear layer by its name in the model."""
     return {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
-    """Give the model inside ``torch.compile`` and the parallel wrappers.
+    """Return the model inside ``torch.compile`` and the parallel wrappers.
 
     Hooks do not reach into compiled code, and ``DistributedDataParallel`` may wait for the other ranks in a pass.
     """
@@ -84,7 +84,7 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 
 def eager(model: nn.Module) -> Callable[..., Any]:
-    """Give what runs a model as it was written, also after ``model.compile()``: compiled code skips new hooks."""
+    """Return what runs a model uncompiled, also after ``model.compile()``: compiled code skips new hooks."""
     if getattr(model, "_compiled_call_impl", None) is None:
         return model
     return model._call_impl  # noqa: SLF001 - there is no public way past it
