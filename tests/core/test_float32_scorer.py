@@ -254,3 +254,16 @@ def test_rows_too_long_or_short_for_float32_are_scored_in_float64() -> None:
         assert not trusted.any()
         np.testing.assert_allclose(detector.score(x * np.float32(factor)), detector.score(x), rtol=1e-4)
         assert found.shape == (100,)
+
+
+@pytest.mark.parametrize("size_of_logits", [1.0, 40.0, 1e3])
+def test_logits_of_any_size_neither_overflow_nor_vanish(size_of_logits: float) -> None:
+    rng = np.random.default_rng(4)
+    x = np.abs(rng.normal(size=(200, 10)))
+    weight = size_of_logits * np.linalg.qr(rng.normal(size=(10, 10)))[0]
+    detector = Detector(weight).fit(x[100:])
+    detector._scales = 1.0, 1.0, detector.label_noise  # embeddings of norm 1, whatever "auto" would choose
+    found, trusted = float32_scorer(detector).score(x[:100].astype(np.float32), EPS)
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found[trusted], detector.score(x[:100])[trusted], rtol=LARGEST_ERROR)
+    assert trusted.any()

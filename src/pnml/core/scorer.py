@@ -37,6 +37,7 @@ LARGEST_ERROR = 0.01
 
 _SMALLEST_REGRET = 1e-30  # below it, float32 runs out of exponents
 _ROUNDING = 2.0**-24
+_SAFE_LOGIT = 50.0  # exp of ± this neither overflows nor vanishes in float32, nor does the sum over classes
 
 
 class Scorer(Protocol):
@@ -177,8 +178,9 @@ class Float32Scorer:
         strength = np.sqrt(squares(subspace.eigenvectors * np.sqrt(subspace.eigenvalues)))  # √S_kk
         self.typical_error = float(strength @ reach[:, 0]) / math.sqrt(max(1, subspace.rank))
         # How far rounding reaches into a logit: per unit of the embedding's norm, and from the bias.
-        self._error_per_norm = sum_error * float(np.linalg.norm(weight, axis=0).max())
-        self._error_of_bias = 4 * _ROUNDING * float(np.abs(bias).max())
+        longest, largest = float(np.linalg.norm(weight, axis=0).max()), float(np.abs(bias).max())
+        self._error_per_norm, self._error_of_bias = sum_error * longest, 4 * _ROUNDING * largest
+        self._may_overflow = not (model.unit_norm and longest + largest < _SAFE_LOGIT)
         self._reach = DeviceConstants(reach)
 
     @property
@@ -231,7 +233,8 @@ class Float32Scorer:
         if not noise:
             log_p = theorem.log_softmax(z)
             return theorem.regrets(log_p, t), -xp.min(log_p, axis=-1)
-        z -= xp.max(z, axis=-1, keepdims=True)
+        if self._may_overflow:
+            z -= xp.max(z, axis=-1, keepdims=True)
         p = xp.exp(z)
         p *= ((1 - noise) / p.sum(-1))[:, None]
         p += noise / n_classes
