@@ -62,6 +62,8 @@ class PNMLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         check_classification_targets(y)
         self.estimator_ = (LogisticRegression() if self.estimator is None else clone(self.estimator)).fit(X, y)
         self.classes_ = np.unique(y)
+        if len(self.classes_) < 2:
+            raise ValueError(f"expected at least two classes in y, got one class: {self.classes_[0]!r}")
         self.detector_ = Detector(_head_weight(self.estimator_, len(self.classes_)), embedding_scale="natural")
         embeddings = _embeddings(X, self.detector_)
         _check_linear(self.estimator_, self.classes_, X, embeddings @ self.detector_.weight.T)
