@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnml.bench.figures import blank, save
+from pnml.bench.figures import new_figure, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,7 +55,7 @@ def shown(name: str) -> str:
 
 def selective(table: Table) -> Figure:
     """Draw risk against coverage, a panel for each mixture of images."""
-    figure = blank(3.6 * len(table), 3.2)
+    figure = new_figure(3.6 * len(table), 3.2)
     panels: Any = figure.subplots(1, len(table), squeeze=False, sharex=True)
     for axes, (mixture, entry) in zip(panels.flat, table.items(), strict=True):
         found = curves(entry)
@@ -72,7 +72,7 @@ def selective(table: Table) -> Figure:
 
 def calibration(table: Table) -> Figure:
     """Draw accuracy against confidence, the dots' areas by the number of samples."""
-    figure = blank(3.0 * len(table), 3.0)
+    figure = new_figure(3.0 * len(table), 3.0)
     panels: Any = figure.subplots(1, len(table), squeeze=False, sharex=True, sharey=True)
     for axes, (name, entry) in zip(panels.flat, table.items(), strict=True):
         bins = entry["reliability"]
@@ -90,7 +90,7 @@ def calibration(table: Table) -> Figure:
 def acquisition(table: Table) -> Figure:
     """Draw accuracy against the number of labels, with one deviation over the seeds to each side."""
     settings = curves(table)
-    figure = blank(8.4, 6.2)
+    figure = new_figure(8.4, 6.2)
     panels: Any = figure.subplots(2, -(-len(settings) // 2))
     for axes, (setting, entry) in zip(panels.flat, settings.items(), strict=True):
         plan, found = entry["plan"], curves(entry)
@@ -115,7 +115,7 @@ def acquisition(table: Table) -> Figure:
 def adversarial(table: Table) -> Figure:
     """Draw the AUROC of every score for every attack."""
     attacks = curves(table)
-    figure = blank(4.8, 3.2)
+    figure = new_figure(4.8, 3.2)
     axes = figure.subplots()
     names = [*next(iter(attacks.values()))["auroc"]]
     for number, name in enumerate(names):

@@ -84,13 +84,18 @@ def test_the_triangular_whitening_is_as_exact(condition: float) -> None:
 
 @pytest.mark.parametrize("rank", [5, 70, 130, 200])
 def test_blocks_of_a_triangle_of_any_rank(rank: int) -> None:
+    """Rows AB with factors of full rank have the leverages of A, which need no decision about the rank."""
     rng = np.random.default_rng(9)
-    rows = rng.normal(size=(400, rank)) @ rng.normal(size=(rank, 200))
+    factor = rng.normal(size=(400, rank))
+    rows = factor @ rng.normal(size=(rank, 200))
     subspace = Subspace.fit(Correlation().update(rows))
     assert subspace.whitening.shape == (200, rank)
-    np.testing.assert_allclose(subspace.whitening @ subspace.whitening.T, np.linalg.pinv(rows.T @ rows), atol=1e-10)
-    expected = ((rows[:9] @ np.linalg.pinv(rows)) ** 2).sum(axis=1)
-    np.testing.assert_allclose(subspace.leverage(rows[:9]), expected, rtol=1e-9)
+    projection = rows @ subspace.whitening @ subspace.whitening.T @ rows.T
+    expected = factor @ np.linalg.solve(factor.T @ factor, factor.T)
+    # Rounding of S is amplified by its condition within the span, ε λ_max / λ_min.
+    tolerance = 100 * EPS * float(subspace.eigenvalues[0] / subspace.eigenvalues[rank - 1])
+    np.testing.assert_allclose(projection, expected, atol=tolerance)
+    np.testing.assert_allclose(subspace.leverage(rows[:9]), np.diag(expected)[:9], rtol=tolerance)
     assert np.isinf(subspace.leverage(rng.normal(size=(3, 200)))).all() == (rank < 200)
 
 
