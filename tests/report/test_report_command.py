@@ -20,7 +20,7 @@ from pnml.io.scores import score_writer
 
 from .factories import numbered_images, page_data_of
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "command-line.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "reports.md"
 app = typer.Typer()
 app.command()(report)
 
@@ -197,9 +197,9 @@ def test_command_of_the_guide_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (command,) = re.findall(r"^pnml report (.*)$", GUIDE.read_text(encoding="utf-8"), re.MULTILINE)
+    (command,) = re.findall(r"^pnml report (.*--detector .*)$", GUIDE.read_text(encoding="utf-8"), re.MULTILINE)
     score_writer(Path("new.parquet"))(Path("new.parquet"), [table])
-    detector.save("from_images.safetensors")
+    detector.save("detector.safetensors")
     done = call(*command.split())
     assert done.exit_code == 0, done.output
     assert Path("new.html").stat().st_size > 10_000

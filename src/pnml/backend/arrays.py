@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import array_api_compat as compat
@@ -83,22 +84,17 @@ def to_numpy(array: Array, dtype: Any = np.float64) -> np.ndarray[Any, Any]:
     return np.array(array, dtype=dtype)
 
 
-def is_recorded(array: Array) -> bool:
-    """Return whether PyTorch records what is computed from the array, for gradients or for a graph."""
-    if not compat.is_torch_array(array):
-        return False
+def is_recorded(tensor: Any) -> bool:
+    """Return whether PyTorch records what is computed from a tensor, for gradients or for a graph."""
     import torch
 
-    return (array.requires_grad and torch.is_grad_enabled()) or is_traced(array)
+    return (tensor.requires_grad and torch.is_grad_enabled()) or is_traced()
 
 
-def is_traced(array: Array) -> bool:
+def is_traced() -> bool:
     """Return whether PyTorch is recording a graph, in which no value can be looked at."""
-    if not compat.is_torch_array(array):
-        return False
-    import torch
-
-    return bool(torch.compiler.is_compiling() or torch.jit.is_tracing())  # type: ignore[no-untyped-call,attr-defined]
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.compiler.is_compiling() or torch.jit.is_tracing())
 
 
 def detached(array: Array) -> Array:
@@ -114,7 +110,7 @@ def as_numpy_view(array: Array) -> Array:
     if compat.is_torch_array(array):
         import torch
 
-        array = array.detach()
+        array = array.detach() if array.requires_grad else array
         return (array if array.dtype != torch.bfloat16 else array.float()).numpy()  # NumPy has no bfloat16
     return array if isinstance(array, np.ndarray) else to_numpy(array, None)
 
@@ -126,7 +122,7 @@ def to_compute(array: Array) -> Array:
     if compat.is_torch_array(array):
         if array.device.type == "mps":  # pragma: no cover - it has no float64
             return as_numpy_view(array.cpu())
-        return array if is_remote(array) or is_recorded(array) else as_numpy_view(array)
+        return as_numpy_view(array) if array.is_cpu and not is_recorded(array) else array
     return array if compat.is_cupy_array(array) else as_numpy_view(array)
 
 
@@ -135,7 +131,8 @@ def like(reference: Array, values: Any, dtype: Any = None) -> Array:
     if dtype is None and isinstance(values, np.ndarray) and compat.is_torch_array(reference):
         import torch
 
-        return torch.from_numpy(values).to(reference.device)
+        converted = torch.from_numpy(values)
+        return converted if reference.is_cpu else converted.to(reference.device)
     return namespace(reference).asarray(values, dtype=dtype, device=compat.device(reference))
 
 

@@ -319,10 +319,12 @@ class Detector:
 
 def _multiplies_in_float32(rows: Array) -> bool:
     """Return whether rows came in float32 or less, and products of them are computed in no less than float32."""
-    if precision(rows) < 1e-12 or is_recorded(rows):
+    if precision(rows) < 1e-12:
         return False
     if not compat.is_torch_array(rows):
         return True
+    if is_recorded(rows):
+        return False
     import torch
 
     try:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _EPS = float(np.finfo(np.float64).eps)
 _SMALL = 1024  # features
 _BLOCK = 64  # columns
-_FEW_ROWS = 16
+_FEW_ROWS = 4
 _FEW_REMOTE_ROWS = 1 << 16
 
 
