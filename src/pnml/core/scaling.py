@@ -19,6 +19,8 @@ import numpy as np
 from pnml.core import theorem
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from pnml.core.correlation import Correlation
@@ -77,13 +79,27 @@ def balanced_length(rows: NDArray[Any], weight: NDArray[Any], bias: NDArray[Any]
         log_p = theorem.log_softmax(length * logits)
         return float(-(np.exp(log_p) * log_p).sum(axis=1).mean())
 
-    shortest, longest = 0.0, 1e3 / float(apart.min())
+    longest = 1e3 / float(apart.min())
     target = entropy(longest) + ENTROPY_LEFT * (entropy(0.0) - entropy(longest))
-    length = 1 / float(apart.max())
-    while entropy(length) > target and length < longest:
-        shortest, length = length, 2 * length
-    longest = length
-    for _ in range(45):
-        length = (shortest + longest) / 2
-        shortest, longest = (length, longest) if entropy(length) > target else (shortest, length)
-    return length
+    low, high = 0.0, 1 / float(apart.max())
+    while entropy(high) > target and high < longest:
+        low, high = high, 2 * high
+    return _falling_root(lambda length: entropy(length) - target, low, high)
+
+
+def _falling_root(function: Callable[[float], float], low: float, high: float) -> float:
+    """Return where a function falls through 0 between ``low`` and ``high``, by the Illinois method."""
+    at_low, at_high = function(low), function(high)
+    root, moved = high, ""
+    for _ in range(100):
+        if not at_high < 0 < at_low:
+            break
+        before, root = root, high - at_high * (high - low) / (at_high - at_low)
+        value = function(root)
+        if abs(root - before) <= 1e-13 * root:
+            break
+        if value > 0:  # an end that stays twice is halved, or the other would approach the root from one side only
+            low, at_low, at_high, moved = root, value, at_high / (2 if moved == "low" else 1), "low"
+        else:
+            high, at_high, at_low, moved = root, value, at_low / (2 if moved == "high" else 1), "high"
+    return root
