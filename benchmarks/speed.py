@@ -193,12 +193,9 @@ def table(record: dict[str, Any]) -> str:
         lines.append(
             f"| {row['batch']:,} | {cells[0]} | {cells[1]} | {aim} | {guard} | {row['microseconds']['score']:,.0f} |"
         )
-    lines += [
-        "",
-        f"Fit, the sum: {shown(record['fit'])}, aim {AIMS['fit']}; decomposed and ready to score: "
-        f"{shown(record['fit, ready to score'])}. The peer decomposes when it fits.",
-        "",
-    ]
+    ready = shown(record["fit, ready to score"])
+    lines += ["", f"Fit, the sum: {shown(record['fit'])}, aim {AIMS['fit']}; decomposed and ready to score: {ready}."]
+    lines += ["The peer decomposes when it fits.", ""]
     lines += [
         f"Guarding {one['network']} at batch {one['batch']} adds {one['added_milliseconds']:.2f} ms to a pass of "
         f"{one['pass_milliseconds']:,.0f} ms: {one['added_percent']:.2f} %."
