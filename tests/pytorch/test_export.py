@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -155,3 +156,15 @@ def test_what_cannot_be_exported_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="the loader yielded str"):
         pnml.export_onnx(guard, "images", path)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("embedding_scale", ["auto", "paper"])
+def test_an_embedding_of_norm_zero_gets_the_largest_regret_and_is_flagged(embedding_scale: Any) -> None:
+    model = nn.Sequential(nn.ReLU(), nn.Linear(5, 3))
+    x = torch.rand(100, 5, generator=torch.Generator().manual_seed(0))
+    guard = pnml.guard(model, embedding_scale=embedding_scale).fit([x], progress=False).eval()
+    guard.calibrate([x], progress=False)
+    _, _, regret, p_value, is_ood = GuardGraph(guard)(torch.cat([x[:1], torch.full((1, 5), -1.0)]))
+    assert float(regret[1]) == pytest.approx(math.log(3), rel=1e-6)
+    assert float(p_value[1]) == pytest.approx(1 / 101, rel=1e-6)
+    assert bool(is_ood[1])

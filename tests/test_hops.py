@@ -1,0 +1,55 @@
+"""From what a user calls to the matrix products it is at most eight calls."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from typer.testing import CliRunner
+
+import pnml
+from pnml.cli import app
+from pnml.core.scorer import Float32Scorer
+
+SOURCE = str(Path(pnml.__file__).parent)
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The functions of pnml that are active when the products are computed, outermost first."""
+    found: list[str] = []
+    compute = Float32Scorer._score_chunk
+
+    def note(self: Float32Scorer, *args: Any) -> Any:
+        frame, found[:] = sys._getframe(1), ["_score_chunk"]
+        while frame is not None:
+            if frame.f_code.co_filename.startswith(SOURCE):
+                found.insert(0, frame.f_code.co_name)
+            frame = frame.f_back  # type: ignore[assignment]
+        return compute(self, *args)
+
+    monkeypatch.setattr(Float32Scorer, "_score_chunk", note)
+    return found
+
+
+def test_guard_is_seven_calls_deep(calls: list[str]) -> None:
+    x = torch.rand(200, 6, generator=torch.Generator().manual_seed(0))
+    guard = pnml.guard(nn.Sequential(nn.ReLU(), nn.Linear(6, 3))).fit([x], progress=False)
+    guard(x)
+    assert calls == ["forward", "__call__", "_score_rows", "score", "by_chunk", "work", "_score_chunk"]
+
+
+def test_score_command_is_eight_calls_from_the_products(calls: list[str], tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).random((200, 6)).astype(np.float32)
+    np.save(tmp_path / "new.npy", rows)
+    pnml.Detector(np.eye(3, 6)).fit(rows).save(tmp_path / "detector.safetensors")
+    words = ["score", tmp_path / "detector.safetensors", "--embeddings", tmp_path / "new.npy"]
+    done = CliRunner().invoke(app, [str(word) for word in [*words, "--out", tmp_path / "scores.csv"]])
+    assert done.exit_code == 0, done.output
+    expected = ["score", "score", "score_rows", "__call__", "_score_rows", "score", "by_chunk", "work", "_score_chunk"]
+    assert calls == expected
