@@ -337,3 +337,32 @@ def test_the_file_is_plain_safetensors_with_readable_metadata(tmp_path: Path, sc
     assert info["bias_scale"] == detector.bias_scale
     assert info["label_noise"] == (NOISE if scale == "auto" else 0.0)
     assert [path.name for path in tmp_path.iterdir()] == ["detector.safetensors"]
+
+
+@pytest.mark.parametrize("convert", [np.asarray, torch.tensor])
+@pytest.mark.parametrize("field", ["logits", "prediction", "probabilities", "pnml_probabilities", "xtg"])
+def test_fields_of_overwritten_embeddings_raise_instead_of_describing_others(convert: Any, field: str) -> None:
+    weight, bias, train, x = problem()
+    detector = Detector(weight, bias).fit(train)
+    detector.calibrate(train)
+    buffer = convert(x)
+    result, expected = detector(buffer), detector(x)
+    buffer[:] = convert(x[::-1].copy())
+    with pytest.raises(RuntimeError, match="overwritten since they were scored"):
+        getattr(result, field)
+    np.testing.assert_array_equal(result.regret, expected.regret)
+    np.testing.assert_array_equal(result.is_ood, expected.is_ood)
+    np.testing.assert_array_equal(result.p_value, expected.p_value)
+
+
+def test_tensors_on_a_device_are_compared_by_their_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pnml.core.batch.to_compute", lambda x: x)
+    weight, bias, train, x = problem()
+    detector, buffer = Detector(weight, bias).fit(train), torch.tensor(x)
+    assert detector(buffer).xtg.shape == (40,)
+    result = detector(buffer)
+    buffer.zero_()
+    with pytest.raises(RuntimeError, match="overwritten"):
+        _ = result.xtg
+    with torch.inference_mode():
+        assert detector(torch.tensor(x)).xtg.shape == (40,)

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from pnml.backend.arrays import Array, like, namespace, precision, to_compute
+
+_PROBED = 64  # columns that are compared to tell whether a batch was overwritten, and up to 16 rows
 
 
 class Batch:
@@ -16,6 +22,16 @@ class Batch:
 
     def __init__(self, x: Array) -> None:
         self.x, self.rows, self.eps = x, to_compute(x), precision(x)
+        self._content = _content(self.rows)
+
+    def unchanged_rows(self) -> Array:
+        """Return the rows; raise ``RuntimeError`` if they were overwritten since the batch was made."""
+        if _content(self.rows) != self._content:
+            raise RuntimeError(
+                "the embeddings were overwritten since they were scored: read every field of the result that you need "
+                "before you reuse their memory, or score a copy"
+            )
+        return self.rows
 
     def finish(self, values: Array) -> Array:
         """Return values computed from the rows in float64 for float64 embeddings, and in float32 for all others."""
@@ -25,3 +41,12 @@ class Batch:
     def convert(self, values: Array) -> Array:
         """Return values computed from the rows in the library and on the device of the embeddings."""
         return values if self.rows is self.x else like(self.x, values)
+
+
+def _content(rows: Array) -> Any:
+    """Return something cheap that changes when rows are overwritten: some entries, or PyTorch's version counter."""
+    if isinstance(rows, np.ndarray):
+        n, width = rows.shape
+        return rows[:: n // 16 + 1, :: width // _PROBED + 1].tobytes()
+    counts = hasattr(rows, "is_inference") and not rows.is_inference()  # a PyTorch tensor that counts its changes
+    return rows._version if counts else None  # noqa: SLF001 - there is no public name for it

@@ -21,7 +21,11 @@ _DECIDED = ("p_value", "is_ood")
 
 
 class Result:
-    """One entry per sample, in the library and on the device of the input."""
+    """One entry per sample, in the library and on the device of the input.
+
+    The regret is computed when the result is made, the other fields when they are first read. If the memory of the
+    embeddings was overwritten in between, those that need the embeddings raise ``RuntimeError``.
+    """
 
     def __init__(
         self,
@@ -43,7 +47,9 @@ class Result:
     def logits(self) -> Array:
         """The model's logits, shape (n, C)."""
         return (
-            self._convert(self._scorer.logits(self._batch.rows)) if self._given_logits is None else self._given_logits
+            self._convert(self._scorer.logits(self._batch.unchanged_rows()))
+            if self._given_logits is None
+            else self._given_logits
         )
 
     @cached_property
@@ -60,12 +66,12 @@ class Result:
     @cached_property
     def pnml_probabilities(self) -> Array:
         """The pNML probabilities q of the scaled embeddings, shape (n, C)."""
-        return self._convert(self._scorer.predictive(self._batch.rows, self._batch.eps))
+        return self._convert(self._scorer.predictive(self._batch.unchanged_rows(), self._batch.eps))
 
     @cached_property
     def xtg(self) -> Array:
         """xᵀg in [0, 1], how little the training set says about the sample's direction, shape (n,)."""
-        return self._convert(self._scorer.xtg(self._batch.rows, self._batch.eps))
+        return self._convert(self._scorer.xtg(self._batch.unchanged_rows(), self._batch.eps))
 
     @cached_property
     def p_value(self) -> Array | None:
