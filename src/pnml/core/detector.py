@@ -48,9 +48,9 @@ class Detector:
     Args:
         weight: the last linear layer's weight, shape (C, M).
         bias: its bias, shape (C,); zeros when left out.
-        embedding_scale: "auto" gives every embedding the one length at which the model is neither certain nor clueless
-            about the training set, never believes it entirely, and sees near- and far-OOD; "paper" scales to norm 1,
-            which reproduces the paper's numbers; "natural" leaves embeddings as they are.
+        embedding_scale: "auto" scales every embedding to one norm, chosen from the training set so that the regret detects
+            near- and far-OOD, and assumes 0.5 % of labels are random; "paper" scales to norm 1, which reproduces the
+            paper's numbers; "natural" leaves embeddings as they are.
 
     Attributes:
         threshold: the calibrated :class:`~pnml.core.calibration.Threshold`, None before :meth:`calibrate`.
@@ -87,7 +87,7 @@ class Detector:
 
     @property
     def head_digest(self) -> str:
-        """A fingerprint of the last layer, to tell a detector fitted for another one."""
+        """A fingerprint of the last layer, to recognise a detector that was fitted for another one."""
         return head_digest(self.weight, self.bias)
 
     @property
@@ -149,7 +149,7 @@ class Detector:
 
     @property
     def _fitted_scorers(self) -> tuple[Float64Scorer, Float32Scorer | None]:
-        """The scorers in float64 and in float32, the latter None if the training set is too much for float32."""
+        """The scorers in float64 and in float32, the latter None where float32 is not accurate enough."""
         if self._scorers is None:
             subspace, unit_norm = self.subspace, self.embedding_scale != "natural"
             model = ScoringModel(self.weight, self.bias, subspace, unit_norm, *self._all_scales)
