@@ -48,8 +48,8 @@ class Detector:
     Args:
         weight: the last linear layer's weight, shape (C, M).
         bias: its bias, shape (C,); zeros when left out.
-        embedding_scale: "auto" scales every embedding to one norm, chosen from the training set so that the regret detects
-            near- and far-OOD, and assumes 0.5 % of labels are random; "paper" scales to norm 1, which reproduces the
+        embedding_scale: "auto" scales every embedding to one norm, chosen from the training set so that near- and
+            far-OOD are detected, and assumes 0.5 % of labels are random; "paper" scales to norm 1, which reproduces the
             paper's numbers; "natural" leaves embeddings as they are.
 
     Attributes:
