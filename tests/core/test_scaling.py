@@ -108,7 +108,7 @@ def test_batches_parts_files_and_libraries_agree(tmp_path: Path) -> None:
     parts = Detector(weight, bias, embedding_scale="auto")
     for batch in np.array_split(rows[::-1], 7):
         parts.partial_fit(batch)
-    assert parts.embedding_length == whole.embedding_length
+    assert parts.embedding_length == pytest.approx(whole.embedding_length, rel=1e-12)  # summed in another order
     whole.save(tmp_path / "d.safetensors")
     loaded = Detector.load(tmp_path / "d.safetensors")
     assert loaded.embedding_length == whole.embedding_length
