@@ -164,13 +164,13 @@ def test_scores_equal_those_of_one_process_and_a_killed_job_is_resumed(tmp_path:
 
 def test_worker_killed_during_fit_does_not_change_the_sum(tmp_path: Path) -> None:
     samples = open_embeddings(folder_of(tmp_path / "train"))
-    undisturbed, _ = sum_samples(samples, head(), progress=False)
+    without_kills, _ = sum_samples(samples, head(), progress=False)
     victim = tmp_path / "victim"
     reader = replace(samples.reader, read=waits_to_be_killed(samples.reader.read, victim))
     with killer(victim):
         statistic, _ = sum_samples(replace(samples, reader=reader), head(), progress=False)
     assert statistic.count == len(ROWS)
-    assert statistic == undisturbed
+    assert statistic == without_kills
 
 
 def test_worker_killed_during_score_loses_and_doubles_no_row(tmp_path: Path) -> None:

@@ -78,11 +78,6 @@ def wide_dtype(rows: Array) -> Any:
     return xp.float64 if has_float64(rows) else xp.float32
 
 
-def on_host(rows: Array) -> bool:
-    """Return whether NumPy can work on the rows without copying: a NumPy array or a PyTorch tensor of the CPU."""
-    return compat.is_numpy_array(rows) or (compat.is_torch_array(rows) and not is_remote(rows))
-
-
 def chunk_length(rows: Array, item_bytes: int, width: int | None = None) -> int:
     """Return how many rows make a chunk: it stays in cache on the host, and keeps a GPU busy.
 
