@@ -435,14 +435,22 @@ class Training:
     """A network, its optimizer and its images on one device."""
 
     def __init__(
-        self, network: Network, data: Labelled, plan: Plan, batch_size: int, *, flip: bool, compiled: bool
+        self,
+        network: Network,
+        data: Labelled,
+        plan: Plan,
+        batch_size: int,
+        *,
+        flip: bool,
+        compiled: bool,
+        seed: int = 0,
     ) -> None:
         self.network, self.data, self.plan, self.flip = network, data, plan, flip
         self.device = data.labels.device
         self.batch_size = min(batch_size, len(data.labels))
         self.steps = len(data.labels) // self.batch_size
-        self.generator = torch.Generator(self.device).manual_seed(0)
-        self.shares = np.random.default_rng(0)
+        self.generator = torch.Generator(self.device).manual_seed(seed)
+        self.shares = np.random.default_rng(seed)
         on_gpu = self.device.type == "cuda"
         self.optimizer: torch.optim.Optimizer
         if plan.adam:
