@@ -1,4 +1,4 @@
-"""XᵀX in float64 at the speed of the machine, and the norms of the rows on the way."""
+"""Sums over rows in float64 at the speed of the machine: XᵀX with the norms on the way, and the rows of each class."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from pnml.backend.rows import chunk_length, plain_norms
 from pnml.backend.threads import spread
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
     from pnml.backend.arrays import Array
 
 _STRIPS = 16  # at most; more threads than that are of no use
@@ -87,3 +90,31 @@ def _sum_in_strips(rows: Array, *, unit_norm: bool) -> tuple[Array, Array]:
     for product in totals[1:]:
         total = total + product
     return total, np.concatenate(norms)
+
+
+def sum_by_class(
+    rows: Array, widths: Sequence[int], norms: Sequence[Array], classes: np.ndarray[Any, Any], n_classes: int
+) -> Array:
+    """Return the sum of the rows (n, M) of each class in float64, (C, M), each layer of a row divided by its norm.
+
+    Args:
+        rows: NumPy's, or on a GPU.
+        widths: of the layers of a row.
+        norms: what to divide each layer by, one array (n,) for each.
+        classes: the class of every row, (n,).
+        n_classes: the number C of classes.
+    """
+    xp, device = namespace(rows), compat.device(rows)
+    labels = xp.asarray(classes, device=device)[:, None]
+    numbers = xp.arange(n_classes, dtype=labels.dtype, device=device)[None]
+    totals = [xp.zeros((n_classes, width), dtype=xp.float64, device=device) for width in widths]
+    length = min(rows.shape[0], max(1024, chunk_length(rows, 8)))
+    for first in range(0, rows.shape[0], length):
+        part = slice(first, first + length)
+        member = xp.astype(labels[part] == numbers, xp.float64)
+        end = 0
+        for number, width in enumerate(widths):
+            start, end = end, end + width
+            share = member / xp.astype(norms[number][part], xp.float64)[:, None]
+            totals[number] += share.T @ xp.astype(rows[part, start:end], xp.float64)
+    return xp.concat(totals, axis=1)

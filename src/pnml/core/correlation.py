@@ -1,14 +1,19 @@
-"""The statistic of the training rows: Σxxᵀ, N and a small sample, summed over batches, processes and machines."""
+"""The statistic of the training rows: Σxxᵀ, N, Σx of every class and a small sample; partial statistics add up.
+
+A row may hold several layers of a network, one after the other: the embedding first, then features of earlier layers.
+Every layer has a Σxxᵀ of its own, which is the block-diagonal approximation of the correlation of the whole row.
+"""
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import array_api_compat as compat
 import numpy as np
 
-from pnml.backend.arrays import Array, detached, like, namespace, to_compute, to_numpy
-from pnml.backend.products import sum_of_products
+from pnml.backend.arrays import Array, as_array, detached, like, namespace, to_compute, to_numpy
+from pnml.backend.products import sum_by_class, sum_of_products
 from pnml.backend.rows import (
     SMALLEST_NORM,
     check_finite,
@@ -23,8 +28,9 @@ from pnml.core.sample import RowSample
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Sequence
 
-_KIND, _VERSION = "pnml.correlation", 1
+_KIND, _VERSION = "pnml.correlation", 2
 
 
 class Correlation:
@@ -34,10 +40,12 @@ class Correlation:
     Batches may come from any array library; PyTorch batches are summed on their own device.
 
     Args:
-        n_features: width M of the rows; taken from the first batch when left out.
-        unit_norm: scale every row to Euclidean norm 1 before it is added.
+        n_features: width M of the rows, or the widths of their layers; taken from the first batch when left out.
+        unit_norm: scale every layer of a row to Euclidean norm 1 before it is added.
+        n_classes: the number C of classes to sum rows of separately; none when 0.
 
     Attributes:
+        widths: the widths of the layers of a row, None while unknown.
         count: the number N of rows summed.
         left_out: how many rows of norm 0 could not be scaled to norm 1 and were left out.
         sample: a :class:`~pnml.core.sample.RowSample` of the rows as they came, None while there are none.
@@ -51,64 +59,113 @@ class Correlation:
     True
     """
 
-    def __init__(self, n_features: int | None = None, *, unit_norm: bool = False) -> None:
-        self.n_features = n_features
+    def __init__(
+        self, n_features: int | Sequence[int] | None = None, *, unit_norm: bool = False, n_classes: int = 0
+    ) -> None:
+        self.widths = (n_features,) if isinstance(n_features, int) else None if n_features is None else tuple(n_features)
         self.unit_norm = unit_norm
+        self.n_classes = n_classes
         self.count = 0
         self.left_out = 0
-        self._sums: _Sum = None
+        self._sums: list[_Sum] = []  # one Σxxᵀ a layer
         self._norms: _Sum = None
+        self._class_sums: _Sum = None
+        self._class_counts = np.zeros(n_classes, dtype=np.int64)
         self.sample: RowSample | None = None
 
-    def update(self, rows: Array) -> Correlation:
+    @property
+    def n_features(self) -> int | None:
+        """The width M of a row, all its layers together; None while unknown."""
+        return None if self.widths is None else sum(self.widths)
+
+    def update(self, rows: Array, classes: Array | None = None) -> Correlation:
         """Add a batch of shape (n, M) and return self; a bad batch raises ``ValueError`` and changes nothing.
 
-        With ``unit_norm``, rows of norm 0 are left out and counted in ``left_out``.
+        With ``unit_norm``, rows whose first layer has norm 0 are left out and counted in ``left_out``.
+
+        Args:
+            rows: shape (n, M).
+            classes: the class of every row, shape (n,); needed if, and only if, there are classes.
         """
         rows = to_compute(detached(check_shape(rows, self.n_features)))
-        given = rows.shape[0]
+        found = None if not self.n_classes else self._checked_classes(classes, rows.shape[0])
+        given, widths = rows.shape[0], self.widths or (rows.shape[1],)
         if given:
             with np.errstate(all="ignore"):
-                products, norms = sum_of_products(rows, unit_norm=self.unit_norm)
-            if not have_safe_squares(norms):  # the first time that a device is waited for
-                rows, norms = self._usable(rows)
+                products, norms = zip(*(sum_of_products(x, unit_norm=self.unit_norm) for x in _split(rows, widths)), strict=True)
+            if not all(bool(have_safe_squares(norm)) for norm in norms):  # the first time that a device is waited for
+                rows, found = self._usable(rows, widths, found)
                 if not rows.shape[0]:
-                    self.n_features, self.left_out = rows.shape[1], self.left_out + given
+                    self.widths, self.left_out = widths, self.left_out + given
                     return self
-                products, _ = sum_of_products(rows / norms[:, None] if self.unit_norm else rows, unit_norm=False)
-            self._sums = _add(self._sums, products)
-            self._norms = _add(self._norms, namespace(norms).sum(norms))
-            self.sample = self._with(RowSample.of(rows))
+                norms = tuple(_divisors(x) if self.unit_norm else row_norms(x) for x in _split(rows, widths))
+                scaled = [x / n[:, None] if self.unit_norm else x for x, n in zip(_split(rows, widths), norms, strict=True)]
+                products = tuple(sum_of_products(x, unit_norm=False)[0] for x in scaled)
+            if found is not None:
+                self._class_sums = _add(self._class_sums, sum_by_class(rows, widths, norms, found, self.n_classes))
+                self._class_counts = self._class_counts + np.bincount(found, minlength=self.n_classes)
+            self._sums = [_add(old, new) for old, new in zip(self._sums or [None] * len(widths), products, strict=True)]
+            self._norms = _add(self._norms, namespace(norms[0]).sum(norms[0]))
+            self.sample = self._with(RowSample.of(rows, found))
         self.count += rows.shape[0]
-        self.n_features, self.left_out = rows.shape[1], self.left_out + given - rows.shape[0]
+        self.widths, self.left_out = widths, self.left_out + given - rows.shape[0]
         return self
 
-    def _usable(self, rows: Array) -> tuple[Array, Array]:
-        """Return the rows that can be added, in float64, and their norms; raise ``ValueError`` for a bad one."""
+    def _checked_classes(self, classes: Array | None, count: int) -> np.ndarray[Any, Any]:
+        if classes is None:
+            raise ValueError("this Correlation sums the rows of every class: pass their classes, update(rows, classes)")
+        found = to_numpy(as_array(classes), np.int64)
+        if found.shape != (count,):
+            raise ValueError(f"expected one class for each of {count} rows, got shape {found.shape}")
+        if count and not 0 <= found.min() <= found.max() < self.n_classes:
+            raise ValueError(
+                f"expected classes from 0 to {self.n_classes - 1}, got {found.min()} to {found.max()}"
+            )
+        return found
+
+    def _usable(
+        self, rows: Array, widths: tuple[int, ...], classes: np.ndarray[Any, Any] | None
+    ) -> tuple[Array, np.ndarray[Any, Any] | None]:
+        """Return the rows that can be added, in float64, and their classes; raise ``ValueError`` for a bad one."""
         check_finite(rows)
         rows = namespace(rows).astype(rows, wide_dtype(rows))
-        norms = row_norms(rows)
         if not self.unit_norm:
-            check_squares(norms)
-            return rows, norms
-        has_direction = norms > SMALLEST_NORM
-        return rows[has_direction], norms[has_direction]
+            check_squares(row_norms(rows))
+            return rows, classes
+        has_direction = row_norms(_split(rows, widths)[0]) > SMALLEST_NORM
+        return rows[has_direction], classes if classes is None else classes[to_numpy(has_direction, bool)]
 
     @property
     def matrix(self) -> np.ndarray[Any, Any]:
-        """Σxxᵀ as a float64 NumPy array of shape (M, M)."""
-        if self._sums is None:
+        """Σxxᵀ of the first layer, the embedding, as a float64 NumPy array of shape (M, M)."""
+        return self.layer_matrix(0)
+
+    def layer_matrix(self, layer: int) -> np.ndarray[Any, Any]:
+        """Return Σxxᵀ of one layer of the rows as a float64 NumPy array."""
+        if not self._sums:
             raise ValueError("the Correlation is empty: call update(rows) with at least one row first")
-        return _total(self._sums)
+        return _total(self._sums[layer])
+
+    @property
+    def class_counts(self) -> np.ndarray[Any, Any]:
+        """How many rows of each class were summed, shape (C,)."""
+        return self._class_counts
+
+    @property
+    def class_sums(self) -> np.ndarray[Any, Any]:
+        """Σx of the rows of each class, shape (C, M), all layers side by side."""
+        if self._class_sums is None:
+            return np.zeros((self.n_classes, self.n_features or 0))
+        return _total(self._class_sums)
 
     @property
     def mean_norm(self) -> float:
-        """The mean Euclidean norm of the rows as they came, before any scaling."""
+        """The mean Euclidean norm of the embeddings as they came, before any scaling."""
         return self.norm_sum / self.count if self.count else 0.0
 
     @property
     def norm_sum(self) -> float:
-        """The sum of the rows' Euclidean norms as they came."""
+        """The sum of the embeddings' Euclidean norms as they came."""
         return 0.0 if self._norms is None else float(_total(self._norms))
 
     def _with(self, sample: RowSample | None) -> RowSample | None:
@@ -125,38 +182,47 @@ class Correlation:
             raise ValueError(
                 "one Correlation scales its rows to unit norm and the other does not: they cannot be merged"
             )
-        if None not in {self.n_features, other.n_features} and self.n_features != other.n_features:
-            raise ValueError(f"cannot merge Correlations of width {self.n_features} and {other.n_features}")
+        if self.n_classes != other.n_classes:
+            raise ValueError(f"cannot merge Correlations of {self.n_classes} and {other.n_classes} classes")
+        if None not in {self.widths, other.widths} and self.widths != other.widths:
+            mine, others = (" + ".join(map(str, widths or ())) for widths in (self.widths, other.widths))
+            raise ValueError(f"cannot merge Correlations of width {mine} and {others}")
         if not (self.count and other.count):
             merged = (self if self.count else other)._copy()
-            merged.n_features = self.n_features if self.n_features is not None else other.n_features
+            merged.widths = self.widths if self.widths is not None else other.widths
             merged.left_out = self.left_out + other.left_out
             return merged
         return Correlation.restore(
-            self.matrix + other.matrix,
+            [self.layer_matrix(i) + other.layer_matrix(i) for i in range(len(self._sums))],
             self.count + other.count,
             self.norm_sum + other.norm_sum,
             unit_norm=self.unit_norm,
             sample=self._with(other.sample),
             left_out=self.left_out + other.left_out,
+            classes=(self.class_counts + other.class_counts, self.class_sums + other.class_sums),
         )
 
     def _copy(self) -> Correlation:
-        copy = Correlation(self.n_features, unit_norm=self.unit_norm)
+        copy = Correlation(self.widths, unit_norm=self.unit_norm, n_classes=self.n_classes)
         copy.count, copy.left_out = self.count, self.left_out
-        copy._sums, copy._norms, copy.sample = self._sums, self._norms, self.sample
+        copy._sums, copy._norms, copy.sample = list(self._sums), self._norms, self.sample
+        copy._class_sums, copy._class_counts = self._class_sums, self._class_counts
         return copy
 
     def __eq__(self, other: object) -> bool:
         """Return whether both hold the same numbers, bit for bit."""
         if not isinstance(other, Correlation):
             return NotImplemented
-        mine = self.n_features, self.count, self.left_out, self.unit_norm, self.norm_sum
-        if mine != (other.n_features, other.count, other.left_out, other.unit_norm, other.norm_sum):
+        mine, others = (
+            (c.widths, c.count, c.left_out, c.unit_norm, c.n_classes, c.norm_sum) for c in (self, other)
+        )
+        if mine != others:
             return False
         if self.count == 0:
             return True
-        return np.array_equal(self.matrix, other.matrix) and self.sample == other.sample
+        layers = all(np.array_equal(self.layer_matrix(i), other.layer_matrix(i)) for i in range(len(self._sums)))
+        counts = np.array_equal(self.class_counts, other.class_counts)
+        return layers and counts and np.array_equal(self.class_sums, other.class_sums) and self.sample == other.sample
 
     __hash__ = None  # type: ignore[assignment]  # mutable, like the arrays it holds
 
@@ -170,42 +236,78 @@ class Correlation:
             "norm_sum": self.norm_sum,
             "unit_norm": self.unit_norm,
             "left_out": self.left_out,
+            "widths": self.widths,
         }
+        arrays = {f"sum.{i}": self.layer_matrix(i) for i in range(max(1, len(self._sums)))}
+        if self.n_classes:
+            arrays |= {"class_counts": self.class_counts, "class_sums": self.class_sums}
         held = {} if self.sample is None else self.sample.arrays()
-        save_state(path, _KIND, _VERSION, {"sum": self.matrix, **held}, info)
+        save_state(path, _KIND, _VERSION, arrays | held, info)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Correlation:
         """Read a statistic written by :meth:`save`."""
         arrays, info = load_state(path, _KIND, _VERSION)
+        widths = info.get("widths")
+        matrices = [arrays["sum"]] if widths is None else [arrays[f"sum.{i}"] for i in range(len(widths))]
         return cls.restore(
-            arrays["sum"],
+            matrices,
             info["count"],
             info["norm_sum"],
             unit_norm=info["unit_norm"],
             sample=RowSample.from_arrays(arrays),
             left_out=info.get("left_out", 0),
+            classes=(arrays["class_counts"], arrays["class_sums"]) if "class_sums" in arrays else None,
         )
 
     @classmethod
     def restore(
         cls,
-        matrix: np.ndarray[Any, Any],
+        matrices: np.ndarray[Any, Any] | Sequence[np.ndarray[Any, Any]],
         count: int,
         norm_sum: float,
         *,
         unit_norm: bool = False,
         sample: RowSample | None = None,
         left_out: int = 0,
+        classes: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None = None,
     ) -> Correlation:
-        """Return a statistic made of sums computed elsewhere: Σxxᵀ (M, M), N, and Σ‖x‖ of the rows before scaling.
+        """Return a statistic made of sums computed elsewhere.
 
-        Without a ``sample`` of those rows it serves every ``embedding_scale`` but "auto".
+        Without a ``sample`` and ``classes`` it serves every ``embedding_scale`` but "auto".
+
+        Args:
+            matrices: Σxxᵀ (M, M), or one for each layer of the rows.
+            count: the number N of rows.
+            norm_sum: Σ‖x‖ of the embeddings before scaling.
+            unit_norm: whether rows were scaled to norm 1.
+            sample: of those rows.
+            left_out: how many rows were left out.
+            classes: how many rows each class has, (C,), and their Σx, (C, M).
         """
-        statistic = cls(len(matrix), unit_norm=unit_norm)
-        statistic.count, statistic._sums, statistic._norms = count, (matrix, None), (np.float64(norm_sum), None)
+        matrices = [matrices] if isinstance(matrices, np.ndarray) else list(matrices)
+        counts, class_sums = (np.zeros(0, dtype=np.int64), None) if classes is None else classes
+        statistic = cls([len(matrix) for matrix in matrices], unit_norm=unit_norm, n_classes=len(counts))
+        statistic.count, statistic._norms = count, (np.float64(norm_sum), None)
+        statistic._sums = [(matrix, None) for matrix in matrices]
+        statistic._class_counts = counts
+        statistic._class_sums = (class_sums, None) if len(counts) else None
         statistic.sample, statistic.left_out = sample, left_out
         return statistic
+
+
+def _split(rows: Array, widths: tuple[int, ...]) -> list[Array]:
+    """Return the layers of rows (n, M), without copying."""
+    if len(widths) == 1:
+        return [rows]
+    ends = list(accumulate(widths))
+    return [rows[:, end - width : end] for end, width in zip(ends, widths, strict=True)]
+
+
+def _divisors(rows: Array) -> Array:
+    """Return the norms of rows, and 1 for rows without a direction, which stay as they are."""
+    norms = row_norms(rows)
+    return namespace(norms).where(norms > SMALLEST_NORM, norms, namespace(norms).ones_like(norms))
 
 
 _Sum: TypeAlias = "tuple[Array, Array] | None"

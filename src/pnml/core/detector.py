@@ -8,31 +8,35 @@ from typing import TYPE_CHECKING, Any
 
 import array_api_compat as compat
 
-from pnml.backend.arrays import Array, is_recorded, namespace, precision
-from pnml.backend.rows import check_finite, check_shape
+from pnml.backend.arrays import Array, DeviceConstants, detached, is_recorded, namespace, precision, to_compute
+from pnml.backend.rows import by_chunk, check_finite, check_shape, wide_dtype
 from pnml.backend.state import load_state, save_state
+from pnml.core import detector_state
 from pnml.core.batch import Batch
 from pnml.core.calibration import Threshold, calibrate
 from pnml.core.correlation import Correlation
+from pnml.core.depth import fit_geometry
 from pnml.core.last_layer import checked_head, head_digest
 from pnml.core.model import ScoringModel
 from pnml.core.result import Result
-from pnml.core.sample import RowSample
+from pnml.core.rows import check_features, join_layers
 from pnml.core.scaling import EMBEDDING_SCALES, LABEL_NOISE, EmbeddingScale, balanced_scales
 from pnml.core.scorer import Float32Scorer, Float64Scorer
 from pnml.core.subspace import Subspace
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Sequence
 
     import numpy as np
 
+    from pnml.core.depth import Geometry
+
 _LOG = logging.getLogger("pnml")
-_KIND, _VERSION = "pnml.detector", 1
 
 
 class FewRowsWarning(UserWarning):
-    """There are not more training rows than features, so that nearly every new row lies outside of their span."""
+    """With the paper's leverage: not more training rows than features, so that nearly every new row counts as unseen."""
 
 
 class ZeroEmbeddingWarning(UserWarning):
@@ -43,17 +47,20 @@ class Detector:
     """Out-of-distribution detector for any softmax classifier, given its last layer and its training embeddings.
 
     Scores are pNML regrets in nats: larger = less trustworthy. Fitting is one streaming pass in O(M²) memory, needs no
-    labels and no out-of-distribution data, and has nothing to tune.
+    labels and no out-of-distribution data, and has nothing to tune. Features of earlier layers of the network, if there
+    are any, make it see samples that the last layer takes for known ones: pass them as ``features`` to every method.
 
     Args:
         weight: the last linear layer's weight, shape (C, M).
         bias: its bias, shape (C,); zeros when left out.
         embedding_scale: "auto" scales every embedding to one norm, chosen from the training set so that near- and
-            far-OOD are detected, and assumes 0.5 % of labels are random; "paper" scales to norm 1, which reproduces the
-            paper's numbers; "natural" leaves embeddings as they are.
+            far-OOD are detected, assumes 0.5 % of labels are random, and measures leverage about the mean of the
+            predicted class; "paper" scales to norm 1, which reproduces the paper's numbers; "natural" leaves embeddings
+            as they are.
 
     Attributes:
         threshold: the calibrated :class:`~pnml.core.calibration.Threshold`, None before :meth:`calibrate`.
+        layer_names: of the earlier layers whose features are used.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -70,7 +77,9 @@ class Detector:
             raise ValueError(f"embedding_scale must be one of {EMBEDDING_SCALES}, got {embedding_scale!r}")
         self.embedding_scale = embedding_scale
         self.threshold: Threshold | None = None
+        self.layer_names: tuple[str, ...] = ()
         self.correlation = self._empty_correlation()
+        self._geometry: Geometry | None = None
         self._subspace: Subspace | None = None
         self._scales: tuple[float, float, float] | None = None
         self._scorers: tuple[Float64Scorer, Float32Scorer | None] | None = None
@@ -91,12 +100,25 @@ class Detector:
         return head_digest(self.weight, self.bias)
 
     @property
+    def feature_widths(self) -> tuple[int, ...]:
+        """The widths of the features of earlier layers."""
+        return (self.correlation.widths or (0,))[1:]
+
+    @property
     def subspace(self) -> Subspace:
-        """The geometry of the training embeddings, decomposed when first asked for."""
+        """The span of the training embeddings, decomposed when first asked for."""
         if self._subspace is None:
             self._check_fitted()
             self._subspace = Subspace.fit(self.correlation)
         return self._subspace
+
+    @property
+    def geometry(self) -> Geometry | None:
+        """The scatter of every layer about the means of the classes; None for the leverage of the paper."""
+        if self._geometry is None and self.correlation.n_classes:
+            self._check_fitted()
+            self._geometry = fit_geometry(self.correlation)
+        return self._geometry
 
     def _check_fitted(self) -> None:
         count, left_out = self.correlation.count, self.correlation.left_out
@@ -106,10 +128,10 @@ class Detector:
         if left_out:
             message = f"{left_out} of {count + left_out} training rows have norm 0 and no direction: left out"
             warnings.warn(message, ZeroEmbeddingWarning, stacklevel=4)
-        if count <= self.n_features:
+        if count <= self.n_features and not self.correlation.n_classes:
             message = (
                 f"{count} training rows for {self.n_features} features span so little that nearly every new row counts "
-                "as unseen, whatever it is: fit on more rows, best on the whole training set"
+                'as unseen, whatever it is: fit on more rows, or take embedding_scale="auto"'
             )
             warnings.warn(message, FewRowsWarning, stacklevel=4)
 
@@ -133,7 +155,8 @@ class Detector:
         if self._scales is None:
             if self.embedding_scale != "auto":
                 return 1.0, 1.0, 0.0
-            _ = self.subspace  # raises if nothing was fitted
+            if self.correlation.count == 0:
+                self._check_fitted()
             self._scales = *balanced_scales(self.correlation, self.weight, self.bias), LABEL_NOISE
         return self._scales
 
@@ -151,45 +174,102 @@ class Detector:
     def _fitted_scorers(self) -> tuple[Float64Scorer, Float32Scorer | None]:
         """The scorers in float64 and in float32, the latter None where float32 is not accurate enough."""
         if self._scorers is None:
-            subspace, unit_norm = self.subspace, self.embedding_scale != "natural"
-            model = ScoringModel(self.weight, self.bias, subspace, unit_norm, *self._all_scales)
+            unit_norm, geometry = self.embedding_scale != "natural", self.geometry
+            subspace = self.subspace if geometry is None else geometry.depth.embedding.subspace
+            depth = None if geometry is None else geometry.depth
+            model = ScoringModel(self.weight, self.bias, subspace, unit_norm, *self._all_scales, depth)
             fast = Float32Scorer(model)
             if not fast.is_accurate:
                 _LOG.info("scoring in float64: typical error of float32 would be %.1g", fast.typical_error)
             self._scorers = Float64Scorer(model), fast if fast.is_accurate else None
         return self._scorers
 
-    def fit(self, embeddings: Array) -> Detector:
-        """Learn from the training set's embeddings, shape (N, M), forgetting what was fitted before."""
-        fitted = self._empty_correlation().update(embeddings)
-        self.correlation = self._empty_correlation()
-        return self.merge(fitted)
+    def fit(
+        self, embeddings: Array, *, features: Sequence[Array] | None = None, labels: Array | None = None
+    ) -> Detector:
+        """Learn from the training set, forgetting what was fitted before.
 
-    def partial_fit(self, embeddings: Array) -> Detector:
-        """Add a batch of training embeddings, shape (n, M); a threshold set before is dropped."""
-        return self.merge(self._empty_correlation().update(embeddings))
+        Args:
+            embeddings: shape (N, M).
+            features: of earlier layers, one array of shape (N, features of that layer) for each.
+            labels: the true classes, shape (N,); the predicted ones when left out.
+        """
+        fresh = Detector(self.weight, self.bias, embedding_scale=self.embedding_scale)
+        fresh.partial_fit(embeddings, features=features, labels=labels)
+        self.correlation, self.layer_names = self._empty_correlation(), fresh.layer_names
+        return self.merge(fresh.correlation)
 
-    def _empty_correlation(self) -> Correlation:
-        return Correlation(self.n_features, unit_norm=self.embedding_scale != "natural")
+    def partial_fit(
+        self, embeddings: Array, *, features: Sequence[Array] | None = None, labels: Array | None = None
+    ) -> Detector:
+        """Add a batch of training samples, as :meth:`fit` takes them; a threshold set before is dropped."""
+        rows = join_layers(check_shape(embeddings, self.n_features), features)
+        if features:
+            self._accept_layers([int(f.shape[1]) for f in features])
+        elif self.feature_widths:
+            check_features((), self.feature_widths)
+        classes = None
+        if self.correlation.n_classes:
+            classes = self._predict(rows) if labels is None else labels
+        self.correlation.update(rows, classes)
+        self._forget()
+        return self
+
+    def _accept_layers(self, widths: Sequence[int]) -> None:
+        """Learn how many features earlier layers have, or check it."""
+        if self.correlation.count or self.feature_widths or not widths:
+            check_features(widths, self.feature_widths)
+        elif self.embedding_scale != "auto":
+            raise ValueError(f'features of earlier layers need embedding_scale="auto", got {self.embedding_scale!r}')
+        else:
+            self.correlation = self._empty_correlation(widths)
+        if len(self.layer_names) != len(widths):
+            self.layer_names = tuple(f"layer{number}" for number in range(len(widths)))
+
+    def _predict(self, rows: Array) -> Array:
+        """Return the class that the last layer gives to rows, shape (n,)."""
+        rows = to_compute(detached(rows))[:, : self.n_features]
+        if not rows.shape[0]:
+            return []
+        dtype = wide_dtype(rows)
+        head = DeviceConstants(self.weight.T, self.bias).to(rows, dtype)
+        return by_chunk(_most_likely, rows, dtype, *head, width=max(self.weight.shape))
+
+    def _empty_correlation(self, feature_widths: Sequence[int] = ()) -> Correlation:
+        n_classes = self.n_classes if self.embedding_scale == "auto" else 0
+        unit_norm = self.embedding_scale != "natural"
+        return Correlation((self.n_features, *feature_widths), unit_norm=unit_norm, n_classes=n_classes)
 
     def merge(self, correlation: Correlation) -> Detector:
         """Add the statistic of further training rows, fitted elsewhere; a threshold set before is dropped."""
+        widths = correlation.widths or (self.n_features,)
+        if not self.correlation.count and widths[0] == self.n_features:
+            self._accept_layers(widths[1:])
         self.correlation = self.correlation + correlation
-        self._subspace = self._scales = self._scorers = self.threshold = None
+        self._forget()
         return self
 
-    def __call__(self, embeddings: Array, *, logits: Array | None = None) -> Result:
+    def _forget(self) -> None:
+        """Drop everything that was computed from the statistic."""
+        self._geometry = self._subspace = self._scales = self._scorers = self.threshold = None
+
+    def __call__(
+        self, embeddings: Array, *, features: Sequence[Array] | None = None, logits: Array | None = None
+    ) -> Result:
         """Return predictions, probabilities, regret and, once calibrated, p-values and decisions.
 
         Args:
             embeddings: of any array library, shape (n, M).
+            features: of earlier layers, if the detector was fitted with them.
             logits: the model's own logits, shape (n, C), where they are known; computed from the embeddings otherwise.
         """
-        batch = self._check_batch(embeddings)
+        batch = self._check_batch(embeddings, features)
         regret = batch.finish(self._score_rows(batch.rows, batch.eps))
         return Result(batch, regret, self._fitted_scorers[0], self.threshold, logits)
 
-    def score(self, embeddings: Array, *, leave_one_out: bool = False) -> Array:
+    def score(
+        self, embeddings: Array, *, features: Sequence[Array] | None = None, leave_one_out: bool = False
+    ) -> Array:
         """Return the regret in nats, shape (n,): larger = less trustworthy.
 
         Embeddings in float64 are scored in float64. Embeddings in float32 or less are scored in float32, but for the
@@ -197,30 +277,40 @@ class Detector:
 
         Args:
             embeddings: of any array library, shape (n, M).
+            features: of earlier layers, if the detector was fitted with them.
             leave_one_out: the embeddings *are* training rows; score each as if it had not been fitted on.
         """
-        batch = self._check_batch(embeddings)
+        batch = self._check_batch(embeddings, features)
         score = self._score_left_out if leave_one_out else self._score_rows
         return batch.convert(batch.finish(score(batch.rows, batch.eps)))
 
-    def predict_proba(self, embeddings: Array) -> Array:
+    def predict_proba(self, embeddings: Array, *, features: Sequence[Array] | None = None) -> Array:
         """Return the pNML probabilities q, shape (n, C)."""
-        return self(embeddings).pnml_probabilities
+        return self(embeddings, features=features).pnml_probabilities
 
     def predict(self, embeddings: Array) -> Array:
         """Return the model's most probable class, shape (n,)."""
-        return self(embeddings).prediction
+        batch = Batch(check_shape(embeddings, self.n_features))
+        return batch.convert(self._predict(batch.rows))
 
-    def calibrate(self, embeddings: Array, *, false_alarm_rate: float = 0.05, leave_one_out: bool = False) -> Threshold:
+    def calibrate(
+        self,
+        embeddings: Array,
+        *,
+        features: Sequence[Array] | None = None,
+        false_alarm_rate: float = 0.05,
+        leave_one_out: bool = False,
+    ) -> Threshold:
         """Set the threshold so that at most ``false_alarm_rate`` of in-distribution samples are flagged.
 
         Args:
             embeddings: of in-distribution samples that were *not* fitted on, shape (n, M).
+            features: of earlier layers, if the detector was fitted with them.
             false_alarm_rate: the share of fresh in-distribution samples that may be flagged.
             leave_one_out: ``embeddings`` *are* training rows; score each as if it had not been fitted on. The network
                 has still been trained on them, so the realised rate is higher than asked for.
         """
-        scores = self.score(embeddings, leave_one_out=leave_one_out)
+        scores = self.score(embeddings, features=features, leave_one_out=leave_one_out)
         return self.set_threshold(scores, false_alarm_rate=false_alarm_rate, leave_one_out=leave_one_out)
 
     def set_threshold(self, scores: Array, *, false_alarm_rate: float = 0.05, leave_one_out: bool = False) -> Threshold:
@@ -229,17 +319,19 @@ class Detector:
         self.threshold = calibrate(scores, false_alarm_rate=false_alarm_rate, source=source)
         return self.threshold
 
-    def is_ood(self, embeddings: Array) -> Array:
+    def is_ood(self, embeddings: Array, *, features: Sequence[Array] | None = None) -> Array:
         """Return whether the regret of each sample exceeds the calibrated threshold, shape (n,)."""
         if self.threshold is None:
             raise ValueError("no threshold is set: call calibrate(held_out_embeddings) first")
-        return self.threshold.is_ood(self.score(embeddings))
+        return self.threshold.is_ood(self.score(embeddings, features=features))
 
-    def _check_batch(self, embeddings: Array) -> Batch:
+    def _check_batch(self, embeddings: Array, features: Sequence[Array] | None) -> Batch:
         x = check_shape(embeddings, self.n_features)
         if x.shape[0] == 0:
             raise ValueError("expected at least one embedding, got none")
-        return Batch(x)
+        if features or self.feature_widths:
+            check_features([int(f.shape[-1]) for f in features or ()], self.feature_widths)
+        return Batch(join_layers(x, features))
 
     def _score_rows(self, rows: Array, eps: float) -> Array:
         """Return the regrets of rows: in float32 where that is accurate enough, in float64 otherwise."""
@@ -264,57 +356,21 @@ class Detector:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted detector, and its threshold if set, to a safetensors file."""
-        subspace, threshold = self.subspace, self.threshold
-        arrays = {
-            "weight": self.weight,
-            "bias": self.bias,
-            "eigenvalues": subspace.eigenvalues,
-            "eigenvectors": subspace.eigenvectors,
-        }
-        info: dict[str, Any] = {
-            "count": self.correlation.count,
-            "left_out": self.correlation.left_out,
-            "norm_sum": self.correlation.norm_sum,
-            "embedding_scale": self.embedding_scale,
-            "embedding_length": self.embedding_length,
-            "bias_scale": self.bias_scale,
-            "label_noise": self.label_noise,
-            "head_digest": self.head_digest,
-            "threshold": None,
-        }
-        if self.embedding_scale == "auto" and self.correlation.sample is not None:
-            arrays |= self.correlation.sample.arrays()
-        if threshold is not None:
-            arrays["calibration_scores"] = threshold.scores
-            info["threshold"] = {
-                "value": threshold.value,
-                "false_alarm_rate": threshold.false_alarm_rate,
-                "interval": threshold.interval,
-                "confidence": threshold.confidence,
-                "source": threshold.source,
-            }
-        save_state(path, _KIND, _VERSION, arrays, info)
+        save_state(path, detector_state.KIND, detector_state.VERSION, *detector_state.to_state(self))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Detector:
         """Read a detector written by :meth:`save`."""
-        arrays, info = load_state(path, _KIND, _VERSION)
+        arrays, info = load_state(path, detector_state.KIND, detector_state.VERSION)
         detector = cls(arrays["weight"], arrays["bias"], embedding_scale=info["embedding_scale"])
-        detector._subspace = Subspace(arrays["eigenvalues"], arrays["eigenvectors"], info["count"])
-        detector.correlation = Correlation.restore(
-            detector._subspace.correlation,
-            info["count"],
-            info["norm_sum"],
-            unit_norm=detector.correlation.unit_norm,
-            sample=RowSample.from_arrays(arrays),
-            left_out=info.get("left_out", 0),
-        )
-        if "embedding_length" in info:
-            detector._scales = info["embedding_length"], info.get("bias_scale", 1.0), info.get("label_noise", 0.0)
-        if info["threshold"] is not None:
-            held = dict(info["threshold"], interval=tuple(info["threshold"]["interval"]))
-            detector.threshold = Threshold(**held, scores=arrays["calibration_scores"])
+        state = detector_state.from_state(arrays, info)
+        detector.correlation, detector._geometry, detector._subspace = state.correlation, state.geometry, state.subspace
+        detector.layer_names, detector._scales, detector.threshold = state.layer_names, state.scales, state.threshold
         return detector
+
+
+def _most_likely(x: Array, weight: Array, bias: Array) -> Array:
+    return namespace(x).argmax(x @ weight + bias, axis=-1)
 
 
 def _multiplies_in_float32(rows: Array) -> bool:

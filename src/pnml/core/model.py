@@ -17,17 +17,64 @@ Matrix = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, eq=False)
+class Layer:
+    """The scatter of one layer of the training rows about the means of their classes.
+
+    Attributes:
+        start: the first column of the layer in a row.
+        stop: the column after the last.
+        means: of the classes, shape (C, M).
+        subspace: the span of the rows about their means, ridge included.
+        row_shares: how much farther a row is from the mean of its class without it, shape (C,).
+    """
+
+    start: int
+    stop: int
+    means: Matrix
+    subspace: Subspace
+    row_shares: Matrix
+
+
+@dataclass(frozen=True, eq=False)
+class Depth:
+    """What the leverage takes from the classes, from the whole training set and from earlier layers.
+
+    The leverage of a sample is ``h_e · h_e / h_0 + Σ_l slope_l · max(0, h_l / limit_l − 1)``.
+
+    Attributes:
+        embedding: h_e is the leverage of the embedding about the mean of the predicted class.
+        background: h_0 is that about the mean of all rows: one class.
+        layers: h_l are the leverages of earlier layers about the mean of the predicted class.
+        limits: the leverage above which a layer has a say, one a layer.
+        slopes: how much it then says, one a layer.
+    """
+
+    embedding: Layer
+    background: Layer
+    layers: tuple[Layer, ...] = ()
+    limits: tuple[float, ...] = ()
+    slopes: tuple[float, ...] = ()
+
+    @property
+    def scatters(self) -> tuple[Layer, ...]:
+        """The embedding, the background and the layers."""
+        return self.embedding, self.background, *self.layers
+
+
+@dataclass(frozen=True, eq=False)
 class ScoringModel:
     """A last layer, the geometry of its training embeddings, and how embeddings are scaled before the theorem.
 
     Attributes:
         weight: the last layer's weight, shape (C, M), float64.
         bias: its bias, shape (C,), float64.
-        subspace: the span of the training embeddings.
+        subspace: the span of the training embeddings, for the leverage of the paper; the leverage of ``depth``, where
+            that is set, replaces it.
         unit_norm: whether embeddings are scaled to norm 1 (then multiplied by ``length``) or left as they are.
         length: the norm that embeddings get for the model's probabilities p.
         bias_scale: the factor of the bias for these p.
         label_noise: the share of labels assumed to be random; p becomes (1 − noise) p + noise / C.
+        depth: what the leverage takes from classes and from earlier layers; None for the leverage of the paper.
     """
 
     weight: Matrix
@@ -37,6 +84,7 @@ class ScoringModel:
     length: float = 1.0
     bias_scale: float = 1.0
     label_noise: float = 0.0
+    depth: Depth | None = None
 
     @property
     def n_classes(self) -> int:
@@ -49,9 +97,14 @@ class ScoringModel:
         return int(self.weight.shape[1])
 
     @property
+    def row_width(self) -> int:
+        """The width of a row: an embedding and the features of earlier layers."""
+        return self.n_features if self.depth is None or not self.depth.layers else self.depth.layers[-1].stop
+
+    @property
     def width(self) -> int:
         """How many numbers a row takes while it is scored: its features, or its logits if those are more."""
-        return max(self.n_features, self.n_classes)
+        return max(self.row_width, self.n_classes)
 
     @property
     def largest_regret(self) -> float:
@@ -69,8 +122,14 @@ class ScoringModel:
 
     @cached_property
     def constants(self) -> DeviceConstants:
-        """The centred head, the whitening and the null space, for arrays of any library."""
-        return DeviceConstants(*self.centred_head, self.subspace.whitening, self.subspace.null_space)
+        """For arrays of any library: the centred head, then the whitening and the null space of the embedding.
+
+        With ``depth``, instead of the latter, the means, the whitening and the shares of a row of each of its scatters.
+        """
+        if self.depth is None:
+            return DeviceConstants(*self.centred_head, self.subspace.whitening, self.subspace.null_space)
+        scatters = [(s.means, s.subspace.whitening, s.row_shares) for s in self.depth.scatters]
+        return DeviceConstants(*self.centred_head, *(array for scatter in scatters for array in scatter))
 
     @cached_property
     def head(self) -> DeviceConstants:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pnml.core.calibration import Threshold
     from pnml.core.scorer import Float64Scorer
 
-_FIELDS = ("logits", "prediction", "probabilities", "pnml_probabilities", "xtg", "regret")
+_FIELDS = ("logits", "prediction", "probabilities", "pnml_probabilities", "xtg", "leverage_by_layer", "regret")
 _DECIDED = ("p_value", "is_ood")
 
 
@@ -72,6 +72,14 @@ class Result:
     def xtg(self) -> Array:
         """xᵀg in [0, 1], how little the training set says about the sample's direction, shape (n,)."""
         return self._convert(self._scorer.xtg(self._batch.unchanged_rows(), self._batch.eps))
+
+    @cached_property
+    def leverage_by_layer(self) -> Array:
+        """The shares of the embedding and of every earlier layer in the leverage h, shape (n, 1 + layers).
+
+        They sum to h, and xᵀg = h / (1 + h). A layer in which the sample is like the training set has a share of 0.
+        """
+        return self._convert(self._scorer.shares(self._batch.unchanged_rows(), self._batch.eps))
 
     @cached_property
     def p_value(self) -> Array | None:

@@ -32,6 +32,7 @@ class RowSample:
     Args:
         keys: shape (k,), int64, ascending.
         rows: shape (k, M), float32.
+        classes: of the rows, shape (k,), int64; None where they are not known.
 
     >>> rows = np.random.default_rng(0).normal(size=(5000, 3))
     >>> whole = RowSample.of(rows)
@@ -40,20 +41,22 @@ class RowSample:
     (1024, True)
     """
 
-    def __init__(self, keys: Array, rows: Array) -> None:
+    def __init__(self, keys: Array, rows: Array, classes: NDArray[np.int64] | None = None) -> None:
         self.keys = keys
         self.rows = rows
+        self.classes = classes
 
     @classmethod
-    def of(cls, rows: Array) -> RowSample:
-        """Sample rows (n, M) of any array library; rows on a GPU stay there."""
+    def of(cls, rows: Array, classes: NDArray[np.int64] | None = None) -> RowSample:
+        """Sample rows (n, M) of any array library, with their classes (n,); rows on a GPU stay there."""
         rows = to_compute(rows)
         keys = by_chunk(_keys, rows, rows.dtype)
         first = _first(keys)
         xp, rows = namespace(rows), rows[first]
         norms = row_norms(rows)
         directions = rows / xp.where(norms > 0, norms, xp.ones_like(norms))[:, None]
-        return cls(keys[first], xp.astype(directions, xp.float32, copy=False))
+        kept = None if classes is None else classes[to_numpy(first, np.int64)]
+        return cls(keys[first], xp.astype(directions, xp.float32, copy=False), kept)
 
     def __len__(self) -> int:
         return int(self.keys.shape[0])
@@ -66,26 +69,31 @@ class RowSample:
         xp = namespace(other.keys)
         keys, rows = xp.concat([keys, other.keys]), xp.concat([rows, other.rows])
         first = _first(keys)
-        return RowSample(keys[first], rows[first])
+        classes = None
+        if self.classes is not None and other.classes is not None:
+            classes = np.concatenate([self.classes, other.classes])[to_numpy(first, np.int64)]
+        return RowSample(keys[first], rows[first], classes)
 
     def __eq__(self, other: object) -> bool:
         """Return whether both hold the same rows, to the last bit of float32."""
         if not isinstance(other, RowSample):
             return NotImplemented
-        return np.array_equal(to_numpy(self.keys, np.int64), to_numpy(other.keys, np.int64)) and np.array_equal(
-            self.numpy(), other.numpy()
-        )
+        mine, others = self.arrays(), other.arrays()
+        return mine.keys() == others.keys() and all(np.array_equal(mine[name], others[name]) for name in mine)
 
     __hash__ = None  # type: ignore[assignment]  # it holds arrays
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return NumPy arrays to store: keys and rows."""
-        return {"sample_keys": to_numpy(self.keys, np.int64), "sample": self.numpy()}
+        """Return NumPy arrays to store: keys, rows and, where they are known, classes."""
+        arrays = {"sample_keys": to_numpy(self.keys, np.int64), "sample": self.numpy()}
+        return arrays if self.classes is None else arrays | {"sample_classes": self.classes}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> RowSample | None:
         """Take from stored arrays what :meth:`arrays` gave, None if it is not among them."""
-        return cls(arrays["sample_keys"], arrays["sample"]) if "sample" in arrays else None
+        if "sample" not in arrays:
+            return None
+        return cls(arrays["sample_keys"], arrays["sample"], arrays.get("sample_classes"))
 
     def numpy(self) -> NDArray[np.float32]:
         """Return the directions as a NumPy array, shape (k, M), float32."""

@@ -46,7 +46,8 @@ def balanced_scales(statistic: Correlation, weight: NDArray[Any], bias: NDArray[
             'without one: fit it on the rows again, or take embedding_scale="paper"'
         )
     norm = statistic.mean_norm
-    length = balanced_length(statistic.sample.numpy(), weight, bias, mean_norm=norm)
+    embeddings = statistic.sample.numpy()[:, : weight.shape[1]]
+    length = balanced_length(embeddings, weight, bias, mean_norm=norm)
     return length, length / norm
 
 

@@ -24,6 +24,7 @@ import numpy as np
 from pnml.backend.arrays import DeviceConstants, namespace
 from pnml.backend.rows import SMALLEST_NORM, by_chunk, row_norms, squares, wide_dtype
 from pnml.core import theorem
+from pnml.core.depth import leverages
 from pnml.core.subspace import leave_one_out, leverage, xtg
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from pnml.backend.arrays import Array
     from pnml.core.model import ScoringModel
+    from pnml.core.subspace import Subspace
 
 LARGEST_ERROR = 0.01
 """The largest relative error of a regret computed in float32; rows that may exceed it are computed in float64."""
@@ -61,14 +63,20 @@ class Terms(NamedTuple):
     Attributes:
         log_p: the logarithms of the model's probabilities, label noise included, (n, C).
         p: the probabilities, where label noise keeps them clear of 0; None without label noise.
-        xtg: xᵀg, (n, 1).
+        shares: of every layer in the leverage, (n, 1 + L).
         has_direction: whether the embedding can be scaled to norm 1, (n,).
     """
 
     log_p: Array
     p: Array | None
-    xtg: Array
+    shares: Array
     has_direction: Array
+
+    @property
+    def xtg(self) -> Array:
+        """xᵀg, (n, 1); 1 for embeddings without a direction."""
+        xp, t = namespace(self.shares), xtg(self.shares.sum(-1))
+        return xp.where(self.has_direction, t, xp.ones_like(t))[:, None]
 
     def regret(self, largest: float) -> Array:
         """Return the regret, (n,); ``largest`` for embeddings without a direction."""
@@ -80,30 +88,35 @@ class Terms(NamedTuple):
 def compute_terms(
     x: Array, constants: tuple[Array, ...], model: ScoringModel, eps: float, *, as_if_unseen: bool = False
 ) -> Terms:
-    """Compute the terms of embeddings (n, M) in the dtype that x and the constants share.
+    """Compute the terms of rows (n, M) in the dtype that x and the constants share.
 
     Args:
-        x: embeddings.
+        x: embeddings, followed by the features of earlier layers.
         constants: ``model.constants`` in the library, on the device and in the dtype of ``x``.
         model: what is scored with.
         eps: the precision in which the embeddings came, which decides when one is outside the training span.
         as_if_unseen: the embeddings are training rows, to be scored as if each had been left out of the fit.
     """
-    weight, bias, whitening, null_space = constants
+    weight, bias, *geometry = constants
     xp = namespace(x)
-    norms = row_norms(x)
+    embeddings = x[:, : model.n_features]
+    norms = row_norms(embeddings)
     has_direction = xp.ones_like(norms, dtype=xp.bool)
     if model.unit_norm:
         has_direction = ~(norms <= SMALLEST_NORM)  # so that what is no number stays none
-        x = x / xp.where(has_direction, norms, xp.ones_like(norms))[:, None]
-    logits = x @ weight + bias
-    h = leverage(x, whitening, null_space, model.subspace.outside_limits(eps))
-    t = xtg(leave_one_out(h, model.subspace.relative_error) if as_if_unseen else h)
-    t = xp.where(has_direction, t, xp.ones_like(t))[:, None]
+        embeddings = embeddings / xp.where(has_direction, norms, xp.ones_like(norms))[:, None]
+    logits = embeddings @ weight + bias
+    if model.depth is None:
+        whitening, null_space = geometry
+        h = leverage(embeddings, whitening, null_space, model.subspace.outside_limits(eps))
+        shares = (leave_one_out(h, model.subspace.relative_error) if as_if_unseen else h)[:, None]
+    else:
+        classes = xp.argmax(logits, axis=-1)
+        shares = leverages(x, embeddings, classes, geometry, model.depth, as_if_unseen=as_if_unseen).shares
     if not model.label_noise:
-        return Terms(theorem.log_softmax(logits), None, t, has_direction)
+        return Terms(theorem.log_softmax(logits), None, shares, has_direction)
     p = theorem.noisy_softmax(logits, model.label_noise)
-    return Terms(xp.log(p), p, t, has_direction)
+    return Terms(xp.log(p), p, shares, has_direction)
 
 
 class Float64Scorer:
@@ -129,10 +142,14 @@ class Float64Scorer:
         """Return xᵀg of embeddings (n, M), shape (n,)."""
         return self._by_chunk(_xtg_chunk, x, eps)
 
+    def shares(self, x: Array, eps: float) -> Array:
+        """Return the shares of every layer in the leverage of rows (n, M), shape (n, 1 + L)."""
+        return self._by_chunk(_shares_chunk, x, eps)
+
     def logits(self, x: Array) -> Array:
         """Return the logits of the last layer for embeddings (n, M) as they are, shape (n, C)."""
-        dtype = wide_dtype(x)
-        return by_chunk(_logits_chunk, x, dtype, *self.model.head.to(x, dtype), width=self.model.width)
+        embeddings, dtype = x[:, : self.model.n_features], wide_dtype(x)
+        return by_chunk(_logits_chunk, embeddings, dtype, *self.model.head.to(x, dtype), width=self.model.width)
 
     def _by_chunk(self, function: Callable[..., Array], x: Array, eps: float, *args: Any) -> Array:
         model, dtype = self.model, wide_dtype(x)
@@ -158,6 +175,10 @@ def _xtg_chunk(x: Array, constants: tuple[Array, ...], model: ScoringModel, eps:
     return compute_terms(x, constants, model, eps).xtg[:, 0]
 
 
+def _shares_chunk(x: Array, constants: tuple[Array, ...], model: ScoringModel, eps: float) -> Array:
+    return compute_terms(x, constants, model, eps).shares
+
+
 def _logits_chunk(x: Array, weight: Array, bias: Array) -> Array:
     return x @ weight + bias
 
@@ -166,47 +187,65 @@ class Float32Scorer:
     """Regrets in float32, each with a bound on its error.
 
     Attributes:
-        typical_error: the bound on the relative error of a typical training row's √h.
+        typical_error: the bound on half the relative error of a typical training row's leverage.
     """
 
     def __init__(self, model: ScoringModel) -> None:
-        self.model, subspace = model, model.subspace
+        self.model = model
         weight, bias = model.centred_head
-        sum_error = (min(model.n_features, 2 * math.sqrt(model.n_features)) + 4) * _ROUNDING
-        # How far rounding reaches per unit of each feature, (M, 2): into √h, and into the length outside the span.
-        reach = sum_error * np.sqrt(np.stack([squares(subspace.whitening), squares(subspace.null_space)], axis=1))
-        strength = np.sqrt(squares(subspace.eigenvectors * np.sqrt(subspace.eigenvalues)))  # √S_kk
-        self.typical_error = float(strength @ reach[:, 0]) / math.sqrt(max(1, subspace.rank))
+        self._sum_error = _sum_error(model.n_features)
         # How far rounding reaches into a logit: per unit of the embedding's norm, and from the bias.
         longest, largest = float(np.linalg.norm(weight, axis=0).max()), float(np.abs(bias).max())
-        self._error_per_norm, self._error_of_bias = sum_error * longest, 4 * _ROUNDING * largest
+        self._error_per_norm, self._error_of_bias = self._sum_error * longest, 4 * _ROUNDING * largest
         self._may_overflow = not (model.unit_norm and longest + largest < _SAFE_LOGIT)
-        self._reach = DeviceConstants(reach)
+        # How far rounding reaches per unit of each feature into the root of a leverage and, without depth, into the
+        # length outside the span.
+        reaches = [_reach(subspace) for subspace in self._subspaces]
+        if model.depth is None:
+            reaches = [np.stack([reaches[0], self._sum_error * np.sqrt(squares(model.subspace.null_space))], axis=1)]
+        self._reach = DeviceConstants(*reaches)
+        errors = [_typical_error(s, r if r.ndim == 1 else r[:, 0]) for s, r in zip(self._subspaces, reaches, strict=True)]
+        self._floors = [4 * _ROUNDING * float(np.sqrt(squares(s.whitening)).max()) for s in self._subspaces if s.rank]
+        if model.depth is None:
+            self.typical_error = errors[0]
+        else:
+            floors = [
+                floor * math.sqrt(s.count / max(1, s.rank))
+                for floor, s in zip(self._floors[:2], self._subspaces[:2], strict=False)
+            ]
+            self.typical_error = float(2 * (errors[0] + floors[0]) + errors[1] + floors[1])
+
+    @property
+    def _subspaces(self) -> list[Subspace]:
+        depth = self.model.depth
+        return [self.model.subspace] if depth is None else [scatter.subspace for scatter in depth.scatters]
 
     @property
     def is_accurate(self) -> bool:
         """Whether most regrets will be within ``LARGEST_ERROR``, judged by the training set."""
-        return self.model.subspace.rank > 0 and 2 * self.typical_error <= LARGEST_ERROR
+        return self._subspaces[0].rank > 0 and 2 * self.typical_error <= LARGEST_ERROR
 
     def score(self, x: Array, eps: float) -> tuple[Array, Array]:
         """Return the regret of embeddings (n, M) in float32, and which are certainly within ``LARGEST_ERROR``."""
         xp, model = namespace(x), self.model
-        constants = model.constants.to(x, xp.float32) + self._reach.to(x, xp.float32)
-        limits = model.subspace.outside_limits(eps)
-        found: tuple[Array, Array] = by_chunk(
-            self._score_chunk, x, xp.float32, xp, constants, limits, width=model.width
-        )
+        constants, reach = model.constants.to(x, xp.float32), self._reach.to(x, xp.float32)
+        args: tuple[Any, ...] = xp, constants, reach
+        chunk: Callable[..., Any] = self._score_deep
+        if model.depth is None:
+            chunk, args = self._score_plain, (*args, model.subspace.outside_limits(eps))
+        found: tuple[Array, Array] = by_chunk(chunk, x, xp.float32, *args, width=model.width)
         return found
 
-    def _score_chunk(
-        self, x: Array, xp: Any, constants: tuple[Array, ...], limits: tuple[float, float]
+    def _score_plain(
+        self, x: Array, xp: Any, constants: tuple[Array, ...], reach: tuple[Array], limits: tuple[float, float]
     ) -> tuple[Array, Array]:
-        weight, bias, whitening, null_space, reach = constants
+        """Score by the leverage of the paper."""
+        weight, bias, whitening, null_space = constants
         squared_norms = squares(x)
         norms = xp.sqrt(squared_norms)
         z = x @ weight
         h = leverage(x, whitening, null_space, limits)
-        reached = xp.abs(x) @ reach
+        reached = xp.abs(x) @ reach[0]
         if self.model.unit_norm:  # products are scaled instead of rows: there are fewer of them
             z /= norms[:, None]
             regret, steepness = self._regret_of(xp, z, bias, h / squared_norms)
@@ -214,17 +253,57 @@ class Float32Scorer:
         else:
             regret, steepness = self._regret_of(xp, z, bias, h)
             logit_error = self._error_per_norm * norms
-        # A relative error r of √h changes the regret by at most r (2 + r) (1 − t)(1 + t s) with s = max|log p|, and
-        # (1 − t)(1 + t s) ≤ (1 + s)² / 4s; an error e of a logit changes it by at most 6 e.
-        allowed = LARGEST_ERROR - 6 * (self._error_of_bias + logit_error + _ROUNDING * steepness)
-        allowed = allowed * 4 * steepness / (1 + steepness) ** 2
+        allowed = self._allowed_error(logit_error, steepness)
         trusted = reached[:, 0] ** 2 <= (allowed / 2.1) ** 2 * h  # r (2 + r) ≤ 2.1 r for r ≤ 0.1
-        trusted &= (regret > _SMALLEST_REGRET) & (allowed > 0)
-        # No square overflowed or vanished on the way.
-        trusted &= (squared_norms > 1e-30) & (squared_norms < 1e30) & (reached[:, 0] < 1e10)
+        trusted &= (regret > _SMALLEST_REGRET) & (allowed > 0) & _are_safe(squared_norms) & (reached[:, 0] < 1e10)
         if null_space.shape[1]:  # rounding may move the length outside the span by a tenth of its limit
             trusted &= reached[:, 1] <= 0.1 * math.sqrt(limits[0]) * norms
         return regret, trusted
+
+    def _score_deep(
+        self, x: Array, xp: Any, constants: tuple[Array, ...], reach: tuple[Array, ...]
+    ) -> tuple[Array, Array]:
+        """Score by the leverage about class means, earlier layers included."""
+        depth = self.model.depth
+        assert depth is not None  # noqa: S101 - chosen by score
+        weight, bias, *scatters = constants
+        embeddings = x[:, : self.model.n_features]
+        squared_norms = squares(embeddings)
+        norms = xp.sqrt(squared_norms)
+        embeddings = embeddings / norms[:, None]
+        z = embeddings @ weight
+        logits = z + bias
+        classes = xp.argmax(logits, axis=-1)
+        # The class is certain if no other one is within rounding of the first.
+        margin = 4 * (self._error_per_norm + self._error_of_bias)
+        rivals = logits > xp.max(logits, axis=-1, keepdims=True) - margin
+        certain = xp.sum(xp.astype(rivals, xp.int32), axis=-1) == 1
+        found = leverages(x, embeddings, classes, scatters, depth)
+        h = found.shares.sum(-1)
+        regret, steepness = self._regret_of(xp, z, bias, h)
+        # The relative error r of every √h, and what they make of the error of h.
+        parts = zip(found.raw, found.centred, reach, self._floors, strict=True)
+        errors = [(xp.abs(d) @ c + floor) / xp.sqrt(xp.clip(raw, 1e-35, None)) for raw, d, c, floor in parts]
+        error = found.shares[:, 0] * (4.2 * errors[0] + 2.1 * errors[1])
+        for number, (limit, slope) in enumerate(zip(depth.limits, depth.slopes, strict=True)):
+            silent = found.raw[number + 2] * (1 + 2.1 * errors[number + 2]) < limit
+            layer = slope / limit * found.raw[number + 2] * 2.1 * errors[number + 2]
+            error = error + xp.where(silent, xp.zeros_like(layer), layer)
+        allowed = self._allowed_error(self._error_per_norm, steepness)
+        trusted = (error <= allowed * h) & certain & (errors[0] < 0.1) & (errors[1] < 0.1)
+        trusted &= (regret > _SMALLEST_REGRET) & (allowed > 0) & _are_safe(squared_norms)
+        for layer in depth.layers:
+            trusted &= _are_safe(squares(x[:, layer.start : layer.stop]))
+        return regret, trusted
+
+    def _allowed_error(self, logit_error: Any, steepness: Any) -> Any:
+        """Return the relative error of the leverage that changes the regret by at most ``LARGEST_ERROR``.
+
+        A relative error r of h changes the regret by at most r (1 − t)(1 + t s) with s = max|log p|, and
+        (1 − t)(1 + t s) ≤ (1 + s)² / 4s; an error e of a logit changes it by at most 6 e.
+        """
+        allowed = LARGEST_ERROR - 6 * (self._error_of_bias + logit_error + _ROUNDING * steepness)
+        return allowed * 4 * steepness / (1 + steepness) ** 2
 
     def _regret_of(self, xp: Any, z: Array, bias: Array, h: Array) -> tuple[Array, Any]:
         """Return the regret of products (n, C), which are overwritten, and leverages (n,); and the largest |log p|."""
@@ -248,3 +327,24 @@ class Float32Scorer:
         v += 1
         p /= v
         return xp.log1p(-p.sum(-1)), math.log(n_classes / noise)
+
+
+def _sum_error(n_features: int) -> float:
+    """Return how far rounding moves a sum of M products, relative to the sum of their sizes."""
+    return (min(n_features, 2 * math.sqrt(n_features)) + 4) * _ROUNDING
+
+
+def _reach(subspace: Subspace) -> np.ndarray[Any, Any]:
+    """Return how far rounding reaches into the root of a leverage, per unit of each feature, (M,)."""
+    return np.asarray(_sum_error(subspace.n_features) * np.sqrt(squares(subspace.whitening)))
+
+
+def _typical_error(subspace: Subspace, reach: np.ndarray[Any, Any]) -> float:
+    """Return the relative error of a typical training row's √h."""
+    strength = np.sqrt(squares(subspace.eigenvectors * np.sqrt(subspace.eigenvalues)))  # √S_kk
+    return float(strength @ reach) / math.sqrt(max(1, subspace.rank))
+
+
+def _are_safe(squared_norms: Array) -> Array:
+    """Return for which rows no square overflowed or vanished."""
+    return (squared_norms > 1e-30) & (squared_norms < 1e30)

@@ -72,10 +72,7 @@ class Subspace:
     @classmethod
     def fit(cls, correlation: Correlation) -> Subspace:
         """Decompose a :class:`~pnml.Correlation`."""
-        matrix = correlation.matrix
-        with _decomposing(matrix):
-            ascending, vectors = np.linalg.eigh(matrix)
-        return cls(np.maximum(ascending[::-1], 0.0), np.ascontiguousarray(vectors[:, ::-1]), correlation.count)
+        return cls(*eigendecompose(correlation.matrix), correlation.count)
 
     @property
     def n_features(self) -> int:
@@ -186,6 +183,13 @@ class Subspace:
         return xp.astype(values, out) if rows is x else like(x, values, out)
 
 
+def eigendecompose(matrix: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return the eigenvalues of a positive semi-definite matrix, descending and not negative, and its eigenvectors."""
+    with _decomposing(matrix):
+        ascending, vectors = np.linalg.eigh(matrix)
+    return np.maximum(ascending[::-1], 0.0), np.ascontiguousarray(vectors[:, ::-1])
+
+
 def _decomposing(matrix: np.ndarray[Any, Any]) -> AbstractContextManager[object]:
     """Limit a small decomposition to one thread: more are no faster, and wait for each other on a busy machine."""
     return one_thread() if len(matrix) <= _SMALL else nullcontext()
@@ -197,10 +201,7 @@ def leverage(x: Array, whitening: Array, null_space: Array, outside_limits: tupl
     A row is outside the span when the square of its length beyond exceeds the first limit times the square of its
     whole length, plus the second limit times its leverage within.
     """
-    rank, width = whitening.shape[1], _block_width(x)
-    inside = squares(x @ whitening[:, : min(width, rank)])
-    for start in range(width, rank, width):  # above the diagonal there are only zeros
-        inside = inside + squares(x[:, start:] @ whitening[start:, start : min(start + width, rank)])
+    inside = leverage_inside(x, whitening)
     if null_space.shape[1] == 0:
         return inside
     xp = namespace(x)
@@ -208,6 +209,15 @@ def leverage(x: Array, whitening: Array, null_space: Array, outside_limits: tupl
     of_length, of_leverage = outside_limits
     outside = beyond > of_length * squares(x) + of_leverage * inside
     return xp.where(outside, xp.full_like(inside, math.inf), inside)
+
+
+def leverage_inside(x: Array, whitening: Array) -> Array:
+    """Compute ‖Wᵀx‖² of rows (n, M), a block of columns of the triangular W at a time to skip its zeros."""
+    rank, width = whitening.shape[1], _block_width(x)
+    inside = squares(x @ whitening[:, : min(width, rank)])
+    for start in range(width, rank, width):  # above the diagonal there are only zeros
+        inside = inside + squares(x[:, start:] @ whitening[start:, start : min(start + width, rank)])
+    return inside
 
 
 def _block_width(x: Array) -> int:

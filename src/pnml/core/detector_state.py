@@ -1,0 +1,132 @@
+"""A detector as arrays and numbers to be stored, and back.
+
+Of every layer the eigenvalues and eigenvectors of its scatter are stored, so that a loaded detector scores exactly as
+the one that was saved, and Σxxᵀ is put together again from them. Files of the first version have those of Σxxᵀ itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from pnml.core.calibration import Threshold
+from pnml.core.correlation import Correlation
+from pnml.core.depth import Geometry
+from pnml.core.sample import RowSample
+from pnml.core.scatter import Scatter
+from pnml.core.subspace import Subspace
+
+if TYPE_CHECKING:
+    from pnml.core.detector import Detector
+
+KIND, VERSION = "pnml.detector", 2
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+_SCATTER = ("eigenvalues", "eigenvectors", "typical")
+_BACKGROUND = "background"
+
+
+class State(NamedTuple):
+    """What a stored detector is made of, but for its last layer."""
+
+    correlation: Correlation
+    geometry: Geometry | None
+    subspace: Subspace | None
+    layer_names: tuple[str, ...]
+    scales: tuple[float, float, float] | None
+    threshold: Threshold | None
+
+
+def to_state(detector: Detector) -> tuple[Arrays, dict[str, Any]]:
+    """Return the arrays of a fitted detector, and what else there is to store."""
+    correlation, geometry, threshold = detector.correlation, detector.geometry, detector.threshold
+    arrays: Arrays = {"weight": detector.weight, "bias": detector.bias}
+    info: dict[str, Any] = {
+        "count": correlation.count,
+        "left_out": correlation.left_out,
+        "norm_sum": correlation.norm_sum,
+        "embedding_scale": detector.embedding_scale,
+        "embedding_length": detector.embedding_length,
+        "bias_scale": detector.bias_scale,
+        "label_noise": detector.label_noise,
+        "head_digest": detector.head_digest,
+        "layer_names": detector.layer_names,
+        "threshold": None,
+    }
+    if geometry is None:
+        arrays |= {"eigenvalues": detector.subspace.eigenvalues, "eigenvectors": detector.subspace.eigenvectors}
+    else:
+        arrays |= {"class_counts": correlation.class_counts, "class_sums": correlation.class_sums}
+        for key, scatter in _named(geometry):
+            arrays |= {f"{name}.{key}": getattr(scatter, name) for name in _SCATTER}
+        info["ridges"] = {key: scatter.ridge for key, scatter in _named(geometry)}
+    if detector.embedding_scale == "auto" and correlation.sample is not None:
+        arrays |= correlation.sample.arrays()
+    if threshold is not None:
+        arrays["calibration_scores"] = threshold.scores
+        info["threshold"] = {
+            "value": threshold.value,
+            "false_alarm_rate": threshold.false_alarm_rate,
+            "interval": threshold.interval,
+            "confidence": threshold.confidence,
+            "source": threshold.source,
+        }
+    return arrays, info
+
+
+def from_state(arrays: Arrays, info: dict[str, Any]) -> State:
+    """Return what :func:`to_state` was given."""
+    geometry, subspace, classes = None, None, None
+    if "ridges" in info:
+        classes = arrays["class_counts"], arrays["class_sums"]
+        geometry = _restored(arrays, info["ridges"])
+        matrices = [scatter.correlation(*parts) for scatter, parts in zip(geometry.scatters, _split(geometry, classes), strict=True)]
+    else:
+        subspace = Subspace(arrays["eigenvalues"], arrays["eigenvectors"], info["count"])
+        matrices = [subspace.correlation]
+    correlation = Correlation.restore(
+        matrices,
+        info["count"],
+        info["norm_sum"],
+        unit_norm=info["embedding_scale"] != "natural",
+        sample=RowSample.from_arrays(arrays),
+        left_out=info.get("left_out", 0),
+        classes=classes,
+    )
+    scales = None
+    if "embedding_length" in info:
+        scales = info["embedding_length"], info.get("bias_scale", 1.0), info.get("label_noise", 0.0)
+    threshold = None
+    if info["threshold"] is not None:
+        held = dict(info["threshold"], interval=tuple(info["threshold"]["interval"]))
+        threshold = Threshold(**held, scores=arrays["calibration_scores"])
+    return State(correlation, geometry, subspace, tuple(info.get("layer_names", ())), scales, threshold)
+
+
+def _named(geometry: Geometry) -> list[tuple[str, Scatter]]:
+    return [*((str(number), scatter) for number, scatter in enumerate(geometry.scatters)), (_BACKGROUND, geometry.background)]
+
+
+def _restored(arrays: Arrays, ridges: dict[str, float]) -> Geometry:
+    counts, sums = arrays["class_counts"], arrays["class_sums"]
+    scatters, end = [], 0
+    for number in range(len(ridges) - 1):
+        start, end = end, end + len(arrays[f"eigenvalues.{number}"])
+        scatters.append(_scatter(arrays, str(number), counts, sums[:, start:end], ridges))
+    width = len(arrays[f"eigenvalues.{_BACKGROUND}"])
+    overall = sums[:, :width].sum(axis=0)[None]
+    return Geometry(tuple(scatters), _scatter(arrays, _BACKGROUND, counts.sum()[None], overall, ridges))
+
+
+def _scatter(
+    arrays: Arrays, key: str, counts: np.ndarray[Any, Any], sums: np.ndarray[Any, Any], ridges: dict[str, float]
+) -> Scatter:
+    eigenvalues, eigenvectors, typical = (arrays[f"{name}.{key}"] for name in _SCATTER)
+    return Scatter.restore(counts, sums, eigenvalues, eigenvectors, ridges[key], typical)
+
+
+def _split(geometry: Geometry, classes: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]) -> list[tuple[Any, Any]]:
+    counts, sums = classes
+    ends = np.cumsum([scatter.means.shape[1] for scatter in geometry.scatters])
+    return [(counts, part) for part in np.split(sums, ends[:-1], axis=1)]

@@ -1,0 +1,174 @@
+"""How training rows scatter about the means of their classes, with a ridge that left-out rows ask for.
+
+A learner that gives a new sample x to class c moves the mean of that class, and nothing else of what it knows about
+classes. In the model with one mean per class and slopes common to all, the leverage of x is ::
+
+    h(x) = (x − μ_c)ᵀ (W + λI)⁻¹ (x − μ_c),        W = Σ (x_n − μ_c(n)) (x_n − μ_c(n))ᵀ
+
+but for the share 1/n_c of the mean itself, which says nothing about x. With all rows in one class it is the leverage
+about the overall mean.
+
+**The means** are known from few rows, or none: each is that of its rows and of one more at the overall mean.
+
+**The ridge** λ is a prior on the weights, the luckiness of a learner. Without it every new row lies outside of the span
+of fewer rows than features, and counts as infinitely strange. It is chosen for the training rows to be most likely,
+each under the normal distribution of the others: ::
+
+    minimise over λ:   log det (W + λI) + N · mean over n of h₋(x_n)
+
+where h₋, the leverage of a row that was left out, is free. With many rows λ fades; with directions in which training
+rows hardly vary it stays below their variance, because such directions make every other row more likely.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pnml.core.subspace import Subspace, eigendecompose
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+PRIOR_ROWS = 1.0
+"""How many rows at the overall mean every class is given."""
+
+_RIDGES = 64  # candidates, evenly spaced in their logarithms
+
+
+@dataclass(frozen=True, eq=False)
+class Scatter:
+    """The scatter of the training rows of one layer about the means of their classes.
+
+    Attributes:
+        means: of the classes, shape (C, M).
+        eigenvalues: of W, without the ridge, descending, shape (M,).
+        eigenvectors: the matching columns, shape (M, M).
+        ridge: λ.
+        row_shares: n/(n − 1) of each class, one row of the overall mean included, shape (C,): how much farther a row is
+            from the mean of its class without it.
+        count: the number N of rows.
+        typical: the leverages of training rows, each left out of the fit, ascending, shape (k,).
+    """
+
+    means: NDArray[np.float64]
+    eigenvalues: NDArray[np.float64]
+    eigenvectors: NDArray[np.float64]
+    ridge: float
+    row_shares: NDArray[np.float64]
+    count: int
+    typical: NDArray[np.float64]
+
+    @classmethod
+    def fit(
+        cls,
+        matrix: NDArray[Any],
+        counts: NDArray[Any],
+        sums: NDArray[Any],
+        rows: NDArray[Any],
+        classes: NDArray[Any],
+    ) -> Scatter:
+        """Decompose the scatter and choose the ridge.
+
+        Args:
+            matrix: Σxxᵀ of the training rows, shape (M, M).
+            counts: how many rows each class has, shape (C,).
+            sums: Σx of each class, shape (C, M).
+            rows: some of the training rows, shape (k, M).
+            classes: theirs, shape (k,).
+
+        >>> rng = np.random.default_rng(0)
+        >>> x = 1 + 0.01 * rng.normal(size=(50, 200))
+        >>> scatter = Scatter.fit(x.T @ x, np.array([50]), x.sum(axis=0)[None], x, np.zeros(50, dtype=int))
+        >>> new = 1 + 0.01 * rng.normal(size=(50, 200))
+        >>> bool(abs(np.median(scatter.subspace.leverage(new - scatter.means)) / np.median(scatter.typical) - 1) < 0.1)
+        True
+        """
+        total = int(counts.sum())
+        means, row_shares = _class_means(counts, sums)
+        within = matrix - _between(counts, sums, means)
+        eigenvalues, eigenvectors = eigendecompose((within + within.T) / 2)
+        centred = rows.astype(np.float64) - means[classes]
+        squares = (centred @ eigenvectors) ** 2
+        # The matrix is off by rounding of the sums, so no smaller ridge can be told from none.
+        rounding = 4 * max(len(matrix), 32) * float(np.finfo(np.float64).eps) * float(np.trace(matrix))
+        ridge = choose_ridge(eigenvalues, squares, row_shares[classes], total, lowest=rounding)
+        typical = left_out(squares @ (1 / (eigenvalues + ridge)), row_shares[classes])
+        return cls(means, eigenvalues, eigenvectors, ridge, row_shares, total, np.sort(typical))
+
+    @classmethod
+    def restore(
+        cls,
+        counts: NDArray[Any],
+        sums: NDArray[Any],
+        eigenvalues: NDArray[Any],
+        eigenvectors: NDArray[Any],
+        ridge: float,
+        typical: NDArray[Any],
+    ) -> Scatter:
+        """Return a scatter that was decomposed before, given the counts and sums of its classes."""
+        means, row_shares = _class_means(counts, sums)
+        return cls(means, eigenvalues, eigenvectors, ridge, row_shares, int(counts.sum()), typical)
+
+    def correlation(self, counts: NDArray[Any], sums: NDArray[Any]) -> NDArray[np.float64]:
+        """Return Σxxᵀ, put together again from W and the counts and sums of the classes."""
+        within = (self.eigenvectors * self.eigenvalues) @ self.eigenvectors.T
+        return np.asarray(within + _between(counts, sums, self.means))
+
+    @cached_property
+    def subspace(self) -> Subspace:
+        """The eigenbasis of W + λI."""
+        return Subspace(self.eigenvalues + self.ridge, self.eigenvectors, self.count)
+
+    @property
+    def freedom(self) -> float:
+        """The effective number of parameters, Σ of the training rows' leverages: M without a ridge."""
+        return float((self.eigenvalues / (self.eigenvalues + self.ridge)).sum())
+
+
+def _class_means(counts: NDArray[Any], sums: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the means of the classes, one row at the overall mean included, and their shares of a row."""
+    overall = sums.sum(axis=0) / max(int(counts.sum()), 1)
+    known = counts + PRIOR_ROWS
+    row_shares = known / np.maximum(known - 1, 1e-3)  # of a class without rows nobody asks
+    return (sums + PRIOR_ROWS * overall) / known[:, None], row_shares
+
+
+def _between(counts: NDArray[Any], sums: NDArray[Any], means: NDArray[Any]) -> NDArray[np.float64]:
+    """Return what Σxxᵀ is larger than Σ(x − μ)(x − μ)ᵀ."""
+    cross = sums.T @ means
+    return np.asarray(cross + cross.T - (means * counts[:, None]).T @ means)
+
+
+def left_out(h: Any, row_shares: Any) -> Any:
+    """Turn leverages of training rows about the means of their classes into what they would be without each row.
+
+    Without a row, the mean moves away from it by the factor a = n/(n − 1) of their distance, and W loses a times the
+    product of that distance: h becomes a² h / (1 − a h), or infinite where the row was the only one in its direction.
+    """
+    spread = np.minimum(row_shares * h, 1 - 1e-12)
+    return row_shares * spread / (1 - spread)
+
+
+def choose_ridge(
+    eigenvalues: NDArray[Any], squares: NDArray[Any], row_shares: NDArray[Any], count: int, *, lowest: float
+) -> float:
+    """Return the ridge under which training rows are most likely, each given the others.
+
+    Args:
+        eigenvalues: of W, shape (M,).
+        squares: of the coordinates of some training rows about their class means, in the eigenbasis, shape (k, M).
+        row_shares: see :func:`left_out`, shape (k,).
+        count: the number N of training rows.
+        lowest: the smallest ridge to consider.
+    """
+    highest = 10 * float(eigenvalues[0])
+    if not highest > lowest:
+        return max(lowest, 1e-300)
+    ridges = np.geomspace(lowest, highest, _RIDGES)
+    inverse = 1 / (eigenvalues[:, None] + ridges)  # (M, ridges)
+    strange = left_out(squares @ inverse, row_shares[:, None]).mean(axis=0)
+    return float(ridges[np.argmin(count * strange - np.log(inverse).sum(axis=0))])

@@ -1,0 +1,347 @@
+"""Intermediate layers of any PyTorch model: chosen evenly over its depth, each pooled to one row per sample."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from pnml.pytorch.head import eager
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+COUNT = 8
+"""How many layers are chosen, where the model has as many."""
+
+_WIDEST = 8192  # pooled features; one correlation of them takes half a gigabyte
+_MASKS = {"attention_mask": False, "padding_mask": True, "src_key_padding_mask": True}
+"""Names of keyword arguments that say which tokens count, and whether True marks those that do not."""
+
+_CHANNELS_FIRST = (
+    nn.modules.conv._ConvNd,  # noqa: SLF001 - the only common base of all convolutions
+    nn.modules.batchnorm._NormBase,  # noqa: SLF001
+    nn.GroupNorm,
+)
+
+
+class Layer(NamedTuple):
+    """The output of a module, and how to read it.
+
+    Attributes:
+        name: of the module in the model.
+        call: which of the module's calls in a forward pass, from 0.
+        batch_axis: the axis of the samples.
+        channel_axis: the axis of the features; all others are pixels or tokens.
+    """
+
+    name: str
+    call: int = 0
+    batch_axis: int = 0
+    channel_axis: int = 1
+
+    def __str__(self) -> str:
+        return self.name if self.call == 0 else f"{self.name}#{self.call}"
+
+
+@dataclass(eq=False)
+class _Node:
+    """One call of a module: where it stands in the depth of the model, what it called, what it returned."""
+
+    name: str
+    module: nn.Module
+    call: int
+    start: int
+    end: int = 0
+    input: Tensor | None = None
+    output: Tensor | None = None
+    children: list[_Node] = field(default_factory=list)
+
+    @property
+    def depth(self) -> int:
+        """How many modules with parameters of their own were called inside."""
+        return self.end - self.start
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether the call did nothing but pass what each child returned on to the next, as ``nn.Sequential`` does."""
+        inputs = [child.input for child in self.children]
+        outputs = [child.output for child in self.children]
+        return all(a is b for a, b in zip([self.input, *outputs], [*inputs, self.output], strict=True))
+
+
+def find_layers(
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None = None,
+    *,
+    head: str,
+    count: int = COUNT,
+    named: Sequence[str] | None = None,
+) -> tuple[Layer, ...]:
+    """Return layers of a model before its head, evenly spaced over its depth, in the order in which they are called.
+
+    Depth is counted in calls of modules that have parameters of their own. The tree of calls is split until the pieces
+    are small parts of it; they are the model's blocks, whatever their class. The outputs nearest to equal steps of
+    depth are taken.
+
+    Args:
+        model: is run once.
+        args: its positional arguments.
+        kwargs: its keyword arguments.
+        head: the name of its last linear layer.
+        count: how many layers to choose.
+        named: names of modules to take instead.
+
+    >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.Flatten(), nn.LazyLinear(2))
+    >>> [str(layer) for layer in find_layers(model, (torch.zeros(5, 3, 8, 8),), head="4")]
+    ['1', '2']
+    """
+    root, embeddings = _call_tree(model, args, kwargs or {}, head)
+    samples = embeddings.shape[0]
+    if named is not None:
+        return tuple(_named(root, name, samples) for name in named)
+    total = root.end
+    blocks = [node for node in _blocks(root, total / count) if _is_usable(node, samples, embeddings)]
+    by_depth: dict[int, _Node] = {}
+    for node in blocks:  # of outputs at the same depth the last that still has pixels or tokens
+        there = by_depth.get(node.end)
+        if there is None or _places(node, samples) > 1 or _places(there, samples) == 1:
+            by_depth[node.end] = node
+    chosen: set[int] = set()
+    for step in range(1, count + 1):
+        left = [depth for depth in by_depth if depth not in chosen]
+        if left:
+            chosen.add(min(left, key=lambda depth: abs(depth - step * total / count)))  # noqa: B023 - used at once
+    return tuple(_layer(by_depth[depth], samples) for depth in sorted(chosen))
+
+
+def _call_tree(
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], head: str
+) -> tuple[_Node, Tensor]:
+    """Run a model and return the tree of its calls up to the head's, and what entered the head."""
+    root = _Node("", model, 0, 0)
+    stack, calls, depth = [root], {}, 0
+    entered: list[Tensor] = []
+    names = {module: name for name, module in model.named_modules()}
+    thread = get_ident()
+
+    def enter(module: nn.Module, given: tuple[Any, ...], named_args: dict[str, Any]) -> None:
+        if get_ident() != thread or entered:
+            return
+        name = names[module]
+        if name == head:
+            entered.append(given[0] if given else named_args["input"])
+            return
+        node = _Node(name, module, calls.get(name, 0), depth, input=_first_tensor((*given, *named_args.values())))
+        calls[name] = node.call + 1
+        stack[-1].children.append(node)
+        stack.append(node)
+
+    def leave(module: nn.Module, _given: tuple[Any, ...], output: Any) -> None:
+        nonlocal depth
+        if get_ident() != thread or entered or stack[-1].module is not module:
+            return
+        node = stack.pop()
+        depth += not node.children and _has_own_parameters(module)
+        node.end, node.output = depth, _first_tensor(output)
+
+    handles = []
+    for module in names:
+        if module is not model:
+            handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
+            handles.append(module.register_forward_hook(leave))
+    try:
+        eager(model)(*args, **kwargs)
+    finally:
+        for handle in handles:
+            handle.remove()
+    if not entered:
+        raise ValueError(f"the head {head!r} was not called")
+    for node in stack:  # those that enclose the head
+        node.end = depth
+    return root, entered[0]
+
+
+def _has_own_parameters(module: nn.Module) -> bool:
+    return next(module.parameters(), None) is not None
+
+
+def _first_tensor(output: Any) -> Tensor | None:
+    """Return the tensor that a module returned, or the first of a tuple, a dict or a Hugging Face output."""
+    if isinstance(output, Tensor):
+        return output
+    if isinstance(output, dict):
+        output = tuple(output.values())
+    return _first_tensor(output[0]) if isinstance(output, (tuple, list)) and output else None
+
+
+def _blocks(node: _Node, deepest: float) -> Iterator[_Node]:
+    """Split a call into pieces and yield them: chains down to ``deepest``, what is more than a chain to twice that.
+
+    A residual block is more than a chain: its output says more than those of its parts.
+    """
+    for child in node.children:
+        allowed = deepest if child.is_chain else 2 * deepest
+        if child.children and (child.depth > allowed or child.output is None):
+            yield from _blocks(child, deepest)
+        elif child.output is not None:
+            yield child
+
+
+def _is_usable(node: _Node, samples: int, embeddings: Tensor) -> bool:
+    """Return whether an output holds numbers, has one entry per sample, is not too wide, and not the embedding."""
+    output = node.output
+    if output is None or not output.is_floating_point() or output.ndim < 2 or samples not in output.shape[:2]:
+        return False
+    if node.end == 0 or isinstance(node.module, (nn.Flatten, nn.Identity)):
+        return False
+    if output.shape == embeddings.shape and torch.equal(output, embeddings):
+        return False
+    layer = _layer(node, samples)
+    return output.shape[layer.channel_axis] * (1 if _places(node, samples) == 1 else 2) <= _WIDEST
+
+
+def _places(node: _Node, samples: int) -> int:
+    """Return how many pixels or tokens an output has."""
+    assert node.output is not None  # noqa: S101 - usable
+    layer = _layer(node, samples)
+    return node.output.numel() // max(1, samples * node.output.shape[layer.channel_axis])
+
+
+def _named(root: _Node, name: str, samples: int) -> Layer:
+    nodes, found = [root], []
+    for node in nodes:  # which grows on the way
+        nodes.extend(node.children)
+        if node.name == name and node is not root:
+            found.append(node)
+    if not found:
+        raise ValueError(
+            f"no module {name!r} was called before the head; some that were: "
+            f"{[node.name for node in nodes[1:] if node.output is not None][:20]}"
+        )
+    output = found[0].output
+    if output is None or not output.is_floating_point() or output.ndim < 2 or samples not in output.shape[:2]:
+        raise ValueError(f"the output of {name!r} does not have one entry per sample: take another layer")
+    return _layer(found[0], samples)
+
+
+def _layer(node: _Node, samples: int) -> Layer:
+    """Find the axes of an output: of the samples, and of the channels by the last module that computed it."""
+    output = node.output
+    assert output is not None  # noqa: S101 - usable
+    batch = _batch_axis(node, samples)
+    if output.ndim == 2:
+        return Layer(node.name, node.call, batch, 1 - batch)
+    last = node
+    while last.children:
+        last = next((child for child in reversed(last.children) if _has_own_parameters(child.module)), last.children[-1])
+    final, width = output.ndim - 1, _width(last.module)
+    if isinstance(last.module, _CHANNELS_FIRST) or (output.ndim > 3 and width is None):
+        return Layer(node.name, node.call, batch, 1 if batch == 0 else final)
+    moved = batch == 0 and output.shape[1] == width and output.shape[final] != width
+    return Layer(node.name, node.call, batch, 1 if moved else final)
+
+
+def _batch_axis(node: _Node, samples: int) -> int:
+    """Return 0, or 1 for sequences that have their samples there."""
+    output, module = node.output, node.module
+    assert output is not None  # noqa: S101 - usable
+    if output.ndim == 3 and output.shape[1] == samples:
+        first = getattr(module, "batch_first", None)
+        if first is False or output.shape[0] != samples:
+            return 1
+    return 0
+
+
+def _width(module: nn.Module) -> int | None:
+    """Return how many features a module puts out, if it says so."""
+    for name in ("out_features", "out_channels", "num_features", "num_channels", "embed_dim", "embedding_dim"):
+        if isinstance(width := getattr(module, name, None), int):
+            return width
+    shape = getattr(module, "normalized_shape", None)
+    return int(shape[-1]) if shape else None
+
+
+@contextmanager
+def record_layers(
+    model: nn.Module, layers: Sequence[Layer], kwargs: dict[str, Any]
+) -> Iterator[list[Tensor | None]]:
+    """Pool the outputs of layers in this thread's forward passes while the context is open.
+
+    Args:
+        model: to be run inside the context.
+        layers: of that model.
+        kwargs: the model's keyword arguments, for the mask of its tokens.
+
+    Yields:
+        One tensor (n, features) per layer, None until the layer has been called.
+    """
+    pooled: list[Tensor | None] = [None] * len(layers)
+    mask = _token_mask(kwargs)
+    thread = get_ident()
+    wanted: dict[str, list[int]] = {}
+    for number, layer in enumerate(layers):
+        wanted.setdefault(layer.name, []).append(number)
+    calls = dict.fromkeys(wanted, 0)
+
+    def watch(name: str) -> Any:
+        def note(_module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
+            if get_ident() != thread:
+                return
+            call, calls[name] = calls[name], calls[name] + 1
+            for number in wanted[name]:
+                tensor = _first_tensor(output)
+                if layers[number].call == call and tensor is not None:
+                    pooled[number] = pool(tensor, layers[number], mask)
+
+        return note
+
+    handles = [model.get_submodule(name).register_forward_hook(watch(name)) for name in wanted]
+    try:
+        yield pooled
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _token_mask(kwargs: dict[str, Any]) -> Tensor | None:
+    """Return which tokens count, (n, T), from the keyword arguments of a model."""
+    for name, marks_padding in _MASKS.items():
+        mask = kwargs.get(name)
+        if isinstance(mask, Tensor) and mask.ndim == 2:
+            return mask == 0 if marks_padding else mask != 0
+    return None
+
+
+def pool(output: Tensor, layer: Layer, mask: Tensor | None = None) -> Tensor:
+    """Return the mean and the standard deviation of every channel over the pixels or tokens, (n, 2 channels).
+
+    An output without pixels or tokens is returned as it is. Half precision is summed in float32.
+
+    Args:
+        output: of the layer.
+        layer: which axis is which.
+        mask: which tokens count, (n, T); those that do not are left out of outputs with T tokens.
+
+    >>> pool(torch.tensor([[[1.0, 2.0], [3.0, 2.0]]]), Layer("tokens", channel_axis=2))
+    tensor([[2., 2., 1., 0.]])
+    """
+    x = output.movedim((layer.batch_axis, layer.channel_axis), (0, 1))
+    x = x if x.dtype == torch.float64 else x.float()
+    if x.ndim == 2:
+        return x
+    places = tuple(range(2, x.ndim))
+    if x.shape[2:].numel() == 1:
+        return x.flatten(1)
+    if mask is not None and x.ndim == 3 and mask.shape == (x.shape[0], x.shape[2]):
+        share = (mask / mask.sum(dim=1, keepdim=True).clamp(min=1)).to(x.dtype)[:, None]
+        mean = (x * share).sum(dim=2)
+        variance = ((x - mean[:, :, None]) ** 2 * share).sum(dim=2)
+    else:
+        variance, mean = torch.var_mean(x, dim=places, correction=0)
+    return torch.cat([mean, variance.sqrt()], dim=1)
