@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from pnml.bench.methods import METHODS, PEERS, REGRETS
+from pnml.bench.methods import ALL_METHODS, GROUPS
 from pnml.bench.store import load_study
 from pnml.cli.bench import bench
 
@@ -92,4 +92,4 @@ def test_help_has_an_example() -> None:
 
 def test_help_names_every_method() -> None:
     _, _, listed = call("--help").stdout.partition("Methods, joined by commas.")
-    assert {*METHODS, *REGRETS, *PEERS} <= set(re.findall(r"[a-z][a-z-]+", listed.partition("[default: baseline]")[0]))
+    assert {*ALL_METHODS, *GROUPS} <= set(re.findall(r"[a-z][a-z-]+", listed.partition("[default: baseline]")[0]))

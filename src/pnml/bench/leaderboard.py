@@ -75,7 +75,7 @@ class Board:
         near, far = (", ".join(map(label, sets)) or "none" for sets in (self.near, self.far))
         return (
             f"Mean AUROC in percent. Near: {near}. Far: {far}. Seconds to fit and to score both sets of a pair, and "
-            "memory at the peak of that, on top of the embeddings that all methods share."
+            "memory at the peak of that, on top of the embeddings and features of earlier layers that methods share."
         )
 
 

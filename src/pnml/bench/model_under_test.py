@@ -38,6 +38,7 @@ class ModelUnderTest:
         checkpoint: the name or the file of the network's weights.
         options: how to run.
         cache: loads the image sets.
+        with_features: whether methods will need features of earlier layers, to be computed along with the embeddings.
 
     Attributes:
         memory: what fitting each method took.
@@ -47,10 +48,20 @@ class ModelUnderTest:
         OSError, ValueError: the weights are absent, or are not what they should be.
     """
 
-    def __init__(self, model: str, ind: str, checkpoint: str, options: Options, cache: DatasetCache) -> None:
+    def __init__(
+        self,
+        model: str,
+        ind: str,
+        checkpoint: str,
+        options: Options,
+        cache: DatasetCache,
+        *,
+        with_features: bool = False,
+    ) -> None:
         self.options = options
         self.cache = cache
         self.clock = Clock(options.torch_device)
+        self._with_features = with_features
         self._is_fitted = False
         self._methods: dict[str, tuple[Method, dict[str, float]]] = {}
         self.memory: dict[str, Memory] = {}
@@ -67,14 +78,20 @@ class ModelUnderTest:
             return self
         with self.clock.lap() as passed:
             with self.clock("train_embedding"):
-                _ = self.train.outputs
+                self.embed(self.train)
             with self.clock("fit"):
                 self.detector = self._fit_detector()
             with self.clock("ind_embedding"):
-                _ = self.ind.outputs
+                self.embed(self.ind)
         self.seconds = {**self.seconds, **passed}
         self._is_fitted = True
         return self
+
+    def embed(self, view: View) -> None:
+        """Run an image set through the network, and keep what the methods need."""
+        if self._with_features:
+            view.features(self.train.layers)
+        _ = view.outputs
 
     def load(self, ood: str) -> list[View]:
         """Load an OOD set, several draws of it if it is noise, in the size of the in-distribution images.

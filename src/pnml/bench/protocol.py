@@ -76,7 +76,7 @@ def plan(model: str, ind: str, ood: Sequence[str], method: Sequence[str]) -> lis
         model: a name in ``pnml.bench.zoo.ARCHITECTURES``.
         ind: an image set with a training part.
         ood: image sets, or paths of folders of pictures or parquet files; ``["all"]`` for those of the paper's tables.
-        method: names in ``pnml.bench.methods.ALL_METHODS`` or ``GROUPS``: "all" (the paper's) or "peers".
+        method: names in ``pnml.bench.methods.ALL_METHODS`` or ``GROUPS``: "all" (the paper's), "peers" or "layers".
 
     Raises:
         ImportError: a method of pytorch-ood is wanted, and the package is not installed.

@@ -110,7 +110,7 @@ def _notes(model: ModelUnderTest, ood: View) -> dict[str, str]:
     views = {"train": model.train, "ind": model.ind, "ood": ood}
     notes = {part: view.images.note for part, view in views.items() if view.images.note}
     if len(model.train) <= model.detector.n_features:
-        few = f"no more images than the network has features, {model.detector.n_features}: too few for the regret"
+        few = f"no more images than the network has features, {model.detector.n_features}: too few for pnml-paper"
         notes["train"] = f"{notes['train']}; {few}" if "train" in notes else few
     return notes
 

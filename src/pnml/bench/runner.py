@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pnml.bench.dataset_cache import DatasetCache
-from pnml.bench.methods import MethodFailedError
+from pnml.bench.methods import ALL_METHODS, MethodFailedError
 from pnml.bench.model_under_test import ModelUnderTest, full_precision
 from pnml.bench.protocol import NOISE
 from pnml.bench.record import UNAVAILABLE, measure, not_run
@@ -70,8 +70,9 @@ def _run_network(
 
     first = cells[0]
     weights = str(options.checkpoint or options.checkpoint_of(first))
+    with_features = any(ALL_METHODS[cell.method].needs_features for cell in cells)
     try:
-        model = ModelUnderTest(first.model, first.ind, weights, options, cache)
+        model = ModelUnderTest(first.model, first.ind, weights, options, cache, with_features=with_features)
     except UNAVAILABLE as error:
         yield from unavailable(cells, error)
         return
@@ -85,7 +86,7 @@ def _run_network(
         model.fit()
         with model.clock.lap() as embedding, model.clock("ood_embedding"):
             for view in views:
-                _ = view.outputs
+                model.embed(view)
         for cell in group:
             try:
                 yield measure(cell, model, views, {**loading, **embedding}, this_run)

@@ -30,8 +30,10 @@ def bench(
         str,
         typer.Option(
             help="Methods, joined by commas. The paper's, or `all` of them: baseline, odin, gram, oecc, energy. Ours: "
-            "pnml, pnml-paper. Those of pytorch-ood, or all of them with `peers`, which adds ours, baseline and energy:"
-            " mahalanobis, rmd, vim, knn, react, ash, she, gen, kl-matching, maxlogit, pytorch-ood-pnml."
+            "pnml, pnml-last (embeddings alone), pnml-paper. Those of pytorch-ood, or all of them with `peers`, which "
+            "adds ours, baseline and energy: mahalanobis, rmd, vim, knn, react, ash, she, gen, kl-matching, maxlogit, "
+            "pytorch-ood-pnml. Those given the same layers as pnml, or `layers` for both beside ours: knn-layers, "
+            "mahalanobis-layers."
         ),
     ] = "baseline",
     device: Annotated[str, typer.Option(help="Where to compute, as PyTorch names it.")] = "auto",

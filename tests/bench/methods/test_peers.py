@@ -1,4 +1,4 @@
-"""Compare the peers of pytorch-ood and the regrets with explicit computations of their scores."""
+"""Compare the peers of pytorch-ood and the regret of the paper with explicit computations of their scores."""
 
 from __future__ import annotations
 
@@ -12,10 +12,21 @@ from scipy.spatial.distance import cdist
 from scipy.special import logsumexp, softmax
 from sklearn.metrics import roc_auc_score
 
-from oracles import NOISE, balanced_head, by_pseudo_inverse
+from oracles import by_pseudo_inverse
 from pnml import Detector
 from pnml.bench.data import ImageSet
-from pnml.bench.methods import GROUPS, METHODS, PEERS, REGRETS, Method, MethodFailedError, Outputs, View
+from pnml.bench.methods import (
+    ALL_METHODS,
+    GROUPS,
+    LAYER_PEERS,
+    METHODS,
+    PEERS,
+    REGRETS,
+    Method,
+    MethodFailedError,
+    Outputs,
+    View,
+)
 from pnml.bench.zoo import create
 from pnml.bench.zoo.densenet import DenseNet
 
@@ -41,9 +52,9 @@ def labelled(network: Network) -> View:
     return View(network, ImageSet("synthetic", TRAIN, LABELS.astype(np.int64), "train", ""), batch_size=32)
 
 
-@pytest.fixture(scope="module", params=[*PEERS, *REGRETS])
+@pytest.fixture(scope="module", params=[*PEERS, *REGRETS, *LAYER_PEERS])
 def method(request: pytest.FixtureRequest, labelled: View, detector: Detector) -> Method:
-    return {**PEERS, **REGRETS}[request.param]().fit(labelled, detector)
+    return ALL_METHODS[request.param]().fit(labelled, detector)
 
 
 @pytest.fixture
@@ -118,9 +129,6 @@ class Oracle:
     def maxlogit(self, _: Array, logits: Array) -> Array:
         return np.asarray(-logits.max(axis=1))
 
-    def pnml(self, z: Array, _: Array) -> Array:
-        return by_pseudo_inverse(self.weight, self.bias, self.z, z)["regret"]
-
     def pnml_paper(self, z: Array, _: Array) -> Array:
         return by_pseudo_inverse(self.weight, self.bias, self.z, z, "paper")["regret"]
 
@@ -152,11 +160,11 @@ def rounding(train: View) -> float:
     return float(z.shape[1] * np.linalg.cond(z.T @ z) * np.finfo(np.float32).eps)
 
 
-@pytest.mark.parametrize("name", [*PEERS, *REGRETS])
+@pytest.mark.parametrize("name", [*PEERS, "pnml-paper"])
 def test_scores_equal_those_of_an_explicit_computation(name: str, conditioned: tuple[View, View]) -> None:
     train, view = conditioned
     head = train.network.head
-    method = {**PEERS, **REGRETS}[name]().fit(train, Detector(head.weight.detach(), head.bias.detach()))
+    method = ALL_METHODS[name]().fit(train, Detector(head.weight.detach(), head.bias.detach()))
     formula: Callable[[Array, Array], Array] = getattr(Oracle(train), name.replace("-", "_"))
     expected = formula(*arrays(view))
     atol = rounding(train) * np.abs(expected).max()
@@ -199,20 +207,6 @@ def test_settings_record_the_defaults_of_the_package(labelled: View, detector: D
         "ash": {"variant": "ash-s", "percentile": 0.65},
         "gen": {"gamma": 0.1, "M": None},
         "pytorch-ood-pnml": {"eps": 1e-12},
-    }
-
-
-def test_settings_of_regrets_record_length_and_label_noise(labelled: View, detector: Detector) -> None:
-    oracle = Oracle(labelled)
-    stated = {name: regret().fit(labelled, detector).settings for name, regret in REGRETS.items()}
-    auto, _ = balanced_head(oracle.z, oracle.weight, oracle.bias)
-    assert stated == {
-        "pnml": {
-            "embedding_scale": "auto",
-            "embedding_length": pytest.approx(auto, rel=1e-5),
-            "label_noise": NOISE,
-        },
-        "pnml-paper": {"embedding_scale": "paper", "embedding_length": 1.0, "label_noise": 0.0},
     }
 
 
@@ -264,5 +258,7 @@ def test_score_raises_when_a_peer_returns_nan() -> None:
 def test_groups_contain_the_methods_of_the_paper_and_the_leaderboard() -> None:
     assert GROUPS["all"] == tuple(METHODS)
     assert set(GROUPS["peers"]) == {"baseline", "energy", *PEERS, *REGRETS}
+    assert set(GROUPS["layers"]) == {"pnml", "pnml-last", *LAYER_PEERS}
     assert len(PEERS) == 11
-    assert not any(peer.composes for peer in (*PEERS.values(), *REGRETS.values()))
+    assert set(ALL_METHODS) == {*METHODS, *PEERS, *REGRETS, *LAYER_PEERS}
+    assert not any(ALL_METHODS[name].composes for name in (*PEERS, *REGRETS, *LAYER_PEERS))

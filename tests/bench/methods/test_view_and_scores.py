@@ -63,6 +63,25 @@ def test_view_reports_every_pass_to_track(network: Network) -> None:
     assert passes == [("synthetic test: embedding", 3)]
 
 
+@pytest.mark.parametrize("first", ["features", "outputs"])
+def test_features_are_computed_with_the_embeddings_if_asked_for_first(network: Network, first: str) -> None:
+    passes = []
+
+    def track(batches: Iterable[Tensor], what: str, count: int) -> Iterable[Tensor]:
+        passes.append((what, count))
+        return batches
+
+    view = View(network, image_set(noise(7)), batch_size=3, track=track)
+    if first == "outputs":
+        _ = view.outputs
+    kept = view.__dict__.get("outputs")
+    for _ in range(2):
+        assert all(len(features) == 7 for features in view.features(view.layers))
+        assert len(view.embeddings) == len(view.logits) == 7
+    assert kept is None or view.outputs is kept
+    assert len(passes) == (1 if first == "features" else 2)
+
+
 def test_view_of_network_in_training_mode_raises() -> None:
     with pytest.raises(ValueError, match=r"network\.eval\(\)"):
         View(DenseNet(CLASSES, depth=1), image_set(noise(2)))

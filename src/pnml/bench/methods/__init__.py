@@ -1,13 +1,13 @@
 """Scores for out-of-distribution detection: a larger score means more out-of-distribution.
 
-``METHODS`` are the methods of the paper, ``REGRETS`` the pNML regret as a method of its own, and ``PEERS`` the
-detectors of the pytorch-ood package.
+``METHODS`` are the methods of the paper, ``REGRETS`` the pNML regret as a method of its own, ``PEERS`` the detectors of
+the pytorch-ood package, and ``LAYER_PEERS`` those that are given the features of the same layers as the regret.
 
->>> from pnml.bench.methods import METHODS, PEERS, REGRETS
+>>> from pnml.bench.methods import LAYER_PEERS, METHODS, PEERS, REGRETS
 >>> list(METHODS), list(REGRETS)
-(['baseline', 'odin', 'gram', 'oecc', 'energy'], ['pnml', 'pnml-paper'])
->>> list(PEERS)[:4]
-['mahalanobis', 'rmd', 'vim', 'knn']
+(['baseline', 'odin', 'gram', 'oecc', 'energy'], ['pnml', 'pnml-last', 'pnml-paper'])
+>>> list(PEERS)[:4], list(LAYER_PEERS)
+(['mahalanobis', 'rmd', 'vim', 'knn'], ['knn-layers', 'mahalanobis-layers'])
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from pnml.bench.methods.gram_method import GramMethod, Oecc
 from pnml.bench.methods.logit_scores import Baseline, Energy
 from pnml.bench.methods.odin import Odin
 from pnml.bench.methods.protocol import Method, MethodFailedError
-from pnml.bench.methods.regret import AutoRegret, PaperRegret
+from pnml.bench.methods.regret import DeepRegret, LastRegret, PaperRegret
+from pnml.bench.methods.several_layers import KnnLayers, MahalanobisLayers
 from pnml.bench.methods.view import Outputs, View
 
 METHODS: dict[str, type[Method]] = {method.name: method for method in (Baseline, Odin, GramMethod, Oecc, Energy)}
-REGRETS: dict[str, type[Method]] = {method.name: method for method in (AutoRegret, PaperRegret)}
+REGRETS: dict[str, type[Method]] = {method.name: method for method in (DeepRegret, LastRegret, PaperRegret)}
 PEERS: dict[str, type[Method]] = {
     method.name: method
     for method in (
@@ -38,13 +39,19 @@ PEERS: dict[str, type[Method]] = {
         _peers.PytorchOodPnml,
     )
 }
-ALL_METHODS = {**METHODS, **REGRETS, **PEERS}
-GROUPS = {"all": tuple(METHODS), "peers": ("baseline", "energy", *REGRETS, *PEERS)}
-"""Names of groups of methods: those of the paper, and those of the leaderboard."""
+LAYER_PEERS: dict[str, type[Method]] = {method.name: method for method in (KnnLayers, MahalanobisLayers)}
+ALL_METHODS = {**METHODS, **REGRETS, **PEERS, **LAYER_PEERS}
+GROUPS = {
+    "all": tuple(METHODS),
+    "peers": ("baseline", "energy", *REGRETS, *PEERS),
+    "layers": ("pnml", "pnml-last", *LAYER_PEERS),
+}
+"""Names of groups of methods: those of the paper, those of the leaderboard, and those that may use several layers."""
 
 __all__ = [
     "ALL_METHODS",
     "GROUPS",
+    "LAYER_PEERS",
     "METHODS",
     "PEERS",
     "REGRETS",

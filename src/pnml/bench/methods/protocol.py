@@ -32,11 +32,13 @@ class Method(ABC):
         name: the method's name on the command line and in results.
         composes: whether the method can be combined with pNML.
         runs_on: the device the method computes on if it is not the network's.
+        needs_features: whether the method reads features of earlier layers.
     """
 
     name: ClassVar[str]
     composes: ClassVar[bool] = True
     runs_on: ClassVar[str | None] = None
+    needs_features: ClassVar[bool] = False
 
     def fit(self, train: View, detector: Detector) -> Method:
         """Fit the method on in-distribution training images.

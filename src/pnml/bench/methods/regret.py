@@ -1,10 +1,11 @@
-"""The pNML regret as a method of its own, one class per embedding scale."""
+"""The pNML regret as a method of its own: the default, the default without earlier layers, and that of the paper."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pnml.bench.methods.protocol import Method
+from pnml.core.depth import LEVEL
 from pnml.core.detector import Detector
 
 if TYPE_CHECKING:
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
     from pnml.bench.methods.view import View
     from pnml.core.scaling import EmbeddingScale
+    from pnml.pytorch.layers import Layer
 
 
 class Regret(Method):
@@ -19,39 +21,57 @@ class Regret(Method):
 
     Attributes:
         embedding_scale: that of its :class:`~pnml.Detector`.
+        layers: the earlier layers whose features it takes.
     """
 
     composes = False
     embedding_scale: ClassVar[EmbeddingScale]
+    layers: tuple[Layer, ...] = ()
 
     def fit(self, train: View, detector: Detector) -> Regret:
-        """Fit a new detector on the training embeddings; ``detector`` is not used."""
+        """Fit a new detector on the training set; ``detector`` is not used."""
         del detector
+        if self.needs_features:
+            self.layers = train.layers
         head = train.network.head
         self.detector = Detector(head.weight.detach(), head.bias.detach(), embedding_scale=self.embedding_scale)
-        self.detector.fit(train.embeddings)
-        _ = self.detector.subspace, self.detector.embedding_length  # both are computed on first access
+        self.detector.fit(train.embeddings, features=train.features(self.layers) if self.layers else None)
+        _ = self.detector.model  # everything that is computed on first access
         return self
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The embedding scale, the embedding length and the label noise."""
-        return {
+        """The embedding scale, the embedding length and the label noise; then, for "auto", ridges and layers."""
+        settings = {
             "embedding_scale": self.embedding_scale,
             "embedding_length": self.detector.embedding_length,
             "label_noise": self.detector.label_noise,
         }
+        if (geometry := self.detector.geometry) is not None:
+            settings["ridges"] = [scatter.ridge for scatter in geometry.scatters]
+        if self.layers:
+            settings |= {"layers": [str(layer) for layer in self.layers], "level": LEVEL}
+        return settings
 
     def score(self, view: View) -> Tensor:
         """Return the regret of every image in nats, shape (n,)."""
-        regret: Tensor = self.detector.score(view.embeddings)
+        features = view.features(self.layers) if self.layers else None
+        regret: Tensor = self.detector.score(view.embeddings, features=features)
         return regret
 
 
-class AutoRegret(Regret):
-    """The regret with the default embedding scale of :class:`~pnml.Detector`."""
+class DeepRegret(Regret):
+    """The regret as :func:`pnml.guard` computes it by default: of the embedding and of earlier layers."""
 
     name = "pnml"
+    embedding_scale = "auto"
+    needs_features = True
+
+
+class LastRegret(Regret):
+    """The same of the embedding alone, as with ``layers="last"``."""
+
+    name = "pnml-last"
     embedding_scale = "auto"
 
 

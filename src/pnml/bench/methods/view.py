@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
+from pnml.pytorch.layers import Layer, find_layers, record_layers
+
 if TYPE_CHECKING:
     from pnml.bench.data import ImageSet
     from pnml.bench.zoo import Network
@@ -17,6 +19,8 @@ Track = Callable[[Iterable[Tensor], str, int], Iterable[Tensor]]
 """Reports progress: takes batches, a description and the number of batches, and returns the batches."""
 
 _T = TypeVar("_T")
+
+_FIRST = 4  # images that layers are found with
 
 
 class Outputs(NamedTuple):
@@ -40,6 +44,8 @@ class View:
     >>> view = View(create("resnet-20", 10).eval(), load("uniform", limit=3), batch_size=2)
     >>> view.embeddings.shape, view.logits.shape
     (torch.Size([3, 64]), torch.Size([3, 10]))
+    >>> [features.shape[1] for features in view.features(view.layers)]  # means and standard deviations of channels
+    [32, 32, 32, 64, 64, 128, 128, 128]
     """
 
     def __init__(self, network: Network, images: ImageSet, *, batch_size: int = 50, track: Track | None = None) -> None:
@@ -73,11 +79,38 @@ class View:
     @cached_property
     def outputs(self) -> Outputs:
         """Embeddings and logits of all images."""
-        parts = []
+        outputs, _ = self._run(())
+        return outputs
+
+    @cached_property
+    def layers(self) -> tuple[Layer, ...]:
+        """The layers that a guard with ``layers="auto"`` would choose, found with the first images."""
+        first = next(iter(self.images.batches(_FIRST, self.device)))
+        with torch.inference_mode():
+            return find_layers(self.network, (self.network.normalise(first),), head=self.network.head_name)
+
+    def features(self, layers: tuple[Layer, ...]) -> list[Tensor]:
+        """Return the pooled outputs of layers, each of shape (n, features of that layer), in float32.
+
+        They are computed in the same pass as :attr:`outputs`, if those have not been computed before.
+        """
+
+        def compute() -> list[Tensor]:
+            outputs, features = self._run(layers)
+            self.__dict__.setdefault("outputs", outputs)
+            return features
+
+        return self.cached(("features", layers), compute)
+
+    def _run(self, layers: tuple[Layer, ...]) -> tuple[Outputs, list[Tensor]]:
+        """Run the network on all images; return its outputs, and the pooled outputs of layers."""
+        parts, pooled = [], []
         for x in self.inputs("embedding"):
-            with torch.inference_mode():
+            with torch.inference_mode(), record_layers(self.network, layers, {}) as recorded:
                 parts.append(forward(self.network, x))
-        return concatenate(parts)
+            assert not any(features is None for features in recorded)  # noqa: S101 - layers of the zoo are always called
+            pooled.append([features.float() for features in recorded if features is not None])
+        return concatenate(parts), [torch.cat(layer) for layer in zip(*pooled, strict=True)]
 
     @property
     def embeddings(self) -> Tensor:

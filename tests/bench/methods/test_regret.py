@@ -1,0 +1,92 @@
+"""The regrets of the benchmark are those of a detector that is given the outputs of the same layers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+
+from oracles import NOISE, balanced_head
+from pnml import Detector
+from pnml.bench.methods import REGRETS, View
+
+from .synthetic import blobs, image_set, noise
+
+if TYPE_CHECKING:
+    from pnml.bench.zoo import Network
+
+Array = np.ndarray
+
+
+@pytest.fixture
+def view(network: Network) -> View:
+    return View(network, image_set(np.concatenate([blobs(9, seed=2)[0], noise(9, seed=2)])), batch_size=5)
+
+
+def recorded(network: Network, view: View, names: list[str]) -> list[Array]:
+    """Return channel means and standard deviations of modules' outputs, all images in one batch, pooled by NumPy."""
+    rows: dict[str, Array] = {}
+
+    def hook(name: str) -> torch.utils.hooks.RemovableHandle:
+        def pool(_module: object, _args: object, output: torch.Tensor) -> None:
+            x = output.numpy()
+            rows[name] = np.concatenate([x.mean(axis=(2, 3)), x.std(axis=(2, 3))], axis=1)
+
+        return network.get_submodule(name).register_forward_hook(pool)
+
+    handles = [hook(name) for name in names]
+    pixels = torch.from_numpy(np.asarray(view.images.images)).permute(0, 3, 1, 2)
+    with torch.no_grad():
+        network(network.normalise(pixels))
+    for handle in handles:
+        handle.remove()
+    return [rows[name] for name in names]
+
+
+def test_view_features_are_channel_means_and_standard_deviations(network: Network, view: View) -> None:
+    names = [str(layer) for layer in view.layers]
+    assert len(names) >= 4
+    for features, expected in zip(view.features(view.layers), recorded(network, view, names), strict=True):
+        assert features.dtype == torch.float32
+        np.testing.assert_allclose(features.numpy(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_pnml_is_the_regret_of_embeddings_and_earlier_layers(
+    network: Network, train: View, view: View, detector: Detector
+) -> None:
+    method = REGRETS["pnml"]().fit(train, detector)
+    names = method.settings["layers"]
+    whole = Detector(network.head.weight.detach(), network.head.bias.detach())
+    whole.fit(train.embeddings.numpy(), features=recorded(network, train, names))
+    expected = whole.score(view.embeddings.numpy(), features=recorded(network, view, names))
+    np.testing.assert_allclose(method.score(view).numpy(), expected, rtol=1e-2)
+    assert len(whole.feature_widths) == len(names)
+
+
+def test_pnml_last_is_the_regret_of_embeddings_alone(
+    network: Network, train: View, view: View, detector: Detector
+) -> None:
+    method = REGRETS["pnml-last"]().fit(train, detector)
+    alone = Detector(network.head.weight.detach(), network.head.bias.detach()).fit(train.embeddings.numpy())
+    np.testing.assert_allclose(method.score(view).numpy(), alone.score(view.embeddings.numpy()), rtol=1e-6)
+    deep = REGRETS["pnml"]().fit(train, detector).score(view)
+    assert bool((deep >= method.score(view) * (1 - 1e-6)).all())  # an earlier layer only adds leverage
+    assert bool((deep > method.score(view)).any())
+
+
+def test_settings_record_layers_level_length_label_noise_and_ridges(train: View, detector: Detector) -> None:
+    stated = {name: regret().fit(train, detector).settings for name, regret in REGRETS.items()}
+    weight, bias = (tensor.detach().numpy() for tensor in train.network.head.parameters())
+    length, _ = balanced_head(train.embeddings.numpy(), weight, bias)
+    auto = {"embedding_scale": "auto", "embedding_length": pytest.approx(length, rel=1e-5), "label_noise": NOISE}
+    layers = [str(layer) for layer in train.layers]
+    ridges = {name: settings.pop("ridges") for name, settings in stated.items() if "ridges" in settings}
+    assert {name: len(found) for name, found in ridges.items()} == {"pnml": 1 + len(layers), "pnml-last": 1}
+    assert all(ridge > 0 for found in ridges.values() for ridge in found)
+    assert stated == {
+        "pnml": {**auto, "layers": layers, "level": 0.97},
+        "pnml-last": auto,
+        "pnml-paper": {"embedding_scale": "paper", "embedding_length": 1.0, "label_noise": 0.0},
+    }
