@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import softmax
 from scipy.stats import entropy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Matrix = np.ndarray[Any, Any]
 
@@ -68,3 +71,73 @@ def by_pseudo_inverse(
         "xtg": xtg,
         "regret": np.log(genie.sum(axis=1)),
     }
+
+
+def about_class_means(
+    weight: Matrix,
+    bias: Matrix,
+    train: Sequence[Matrix],
+    x: Sequence[Matrix],
+    ridges: Sequence[float],
+    *,
+    at: tuple[float, Matrix] | None = None,
+    labels: Matrix | None = None,
+    guessed: Matrix | None = None,
+) -> dict[str, Matrix]:
+    """Write "auto" down as plainly: every layer about the class means, all training rows kept, refits by formula.
+
+    Args:
+        weight: of the last layer.
+        bias: of the last layer.
+        train: the training embeddings, followed by the features of earlier layers.
+        x: the same of the rows to score.
+        ridges: of the embeddings about their classes, of the embeddings as one class, of the earlier layers.
+        at: length and bias of the logits, those of "auto" when left out.
+        labels: the classes of the training rows, the predicted ones when left out.
+        guessed: the classes of the rows to score, the predicted ones when left out.
+    """
+    at = balanced_head(train[0], weight, bias) if at is None else at
+    labels = (train[0] @ weight.T + bias).argmax(axis=1) if labels is None else labels
+    rows, asked = ([_directions(layer) for layer in layers] for layers in (train, x))
+    logits = at[0] * asked[0] @ weight.T + at[1]
+    guessed = logits.argmax(axis=1) if guessed is None else guessed
+    everyone, anyone = np.zeros(len(labels), dtype=int), np.zeros(len(guessed), dtype=int)
+    h, typical = _leverage(rows[0], labels, asked[0], guessed, ridge=ridges[0], n_classes=len(bias))
+    background, _ = _leverage(rows[0], everyone, asked[0], anyone, ridge=ridges[1], n_classes=1)
+    shares = [h**2 / background]
+    for layer, of_x, ridge in zip(rows[1:], asked[1:], ridges[2:], strict=True):
+        h, of_layer = _leverage(layer, labels, of_x, guessed, ridge=ridge, n_classes=len(bias))
+        middle, limit = np.median(of_layer), np.quantile(of_layer, 0.97)
+        shares.append(np.median(typical) * np.maximum(h - limit, 0) / (limit - middle))
+    leverage = np.sum(shares, axis=0)
+    p = believed(logits, "auto")
+    genie = p / (p + p ** (leverage / (1 + leverage))[:, None] * (1 - p))
+    own = x[0] @ weight.T + bias
+    return {
+        "logits": own,
+        "prediction": own.argmax(axis=1),
+        "probabilities": softmax(own, axis=1),
+        "pnml_probabilities": genie / genie.sum(axis=1, keepdims=True),
+        "xtg": leverage / (1 + leverage),
+        "leverage_by_layer": np.stack(shares, axis=1),
+        "regret": np.log(genie.sum(axis=1)),
+    }
+
+
+def _directions(rows: Matrix) -> Matrix:
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+
+
+def _leverage(
+    rows: Matrix, labels: Matrix, x: Matrix, guessed: Matrix, *, ridge: float, n_classes: int
+) -> tuple[Matrix, Matrix]:
+    """Give the leverages of x about the means of the guessed classes, and those of training rows without each."""
+    prior = rows.mean(axis=0)
+    means = np.stack([np.vstack([rows[labels == c], prior]).mean(axis=0) for c in range(n_classes)])
+    spread = rows - means[labels]
+    inverse = np.linalg.inv(spread.T @ spread + ridge * np.eye(rows.shape[1]))
+    known = 1 + np.bincount(labels, minlength=n_classes)[labels]
+    away = known / (known - 1)
+    of_rows = np.einsum("ij,jk,ik->i", spread, inverse, spread)
+    d = x - means[guessed]
+    return np.einsum("ij,jk,ik->i", d, inverse, d), away**2 * of_rows / (1 - away * of_rows)

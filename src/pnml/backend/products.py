@@ -93,14 +93,18 @@ def _sum_in_strips(rows: Array, *, unit_norm: bool) -> tuple[Array, Array]:
 
 
 def sum_by_class(
-    rows: Array, widths: Sequence[int], norms: Sequence[Array], classes: np.ndarray[Any, Any], n_classes: int
+    rows: Array,
+    widths: Sequence[int],
+    norms: Sequence[Array] | None,
+    classes: np.ndarray[Any, Any],
+    n_classes: int,
 ) -> Array:
     """Return the sum of the rows (n, M) of each class in float64, (C, M), each layer of a row divided by its norm.
 
     Args:
         rows: NumPy's, or on a GPU.
         widths: of the layers of a row.
-        norms: what to divide each layer by, one array (n,) for each.
+        norms: what to divide each layer by, one array (n,) for each; None to leave rows as they are.
         classes: the class of every row, (n,).
         n_classes: the number C of classes.
     """
@@ -115,6 +119,6 @@ def sum_by_class(
         end = 0
         for number, width in enumerate(widths):
             start, end = end, end + width
-            share = member / xp.astype(norms[number][part], xp.float64)[:, None]
+            share = member if norms is None else member / xp.astype(norms[number][part], xp.float64)[:, None]
             totals[number] += share.T @ xp.astype(rows[part, start:end], xp.float64)
     return xp.concat(totals, axis=1)

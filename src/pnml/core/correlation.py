@@ -62,7 +62,8 @@ class Correlation:
     def __init__(
         self, n_features: int | Sequence[int] | None = None, *, unit_norm: bool = False, n_classes: int = 0
     ) -> None:
-        self.widths = (n_features,) if isinstance(n_features, int) else None if n_features is None else tuple(n_features)
+        widths = [n_features] if isinstance(n_features, int) else n_features
+        self.widths = None if widths is None else tuple(widths)
         self.unit_norm = unit_norm
         self.n_classes = n_classes
         self.count = 0
@@ -92,17 +93,21 @@ class Correlation:
         given, widths = rows.shape[0], self.widths or (rows.shape[1],)
         if given:
             with np.errstate(all="ignore"):
-                products, norms = zip(*(sum_of_products(x, unit_norm=self.unit_norm) for x in _split(rows, widths)), strict=True)
+                found_sums = [sum_of_products(layer, unit_norm=self.unit_norm) for layer in _split(rows, widths)]
+            products, norms = zip(*found_sums, strict=True)
             if not all(bool(have_safe_squares(norm)) for norm in norms):  # the first time that a device is waited for
                 rows, found = self._usable(rows, widths, found)
                 if not rows.shape[0]:
                     self.widths, self.left_out = widths, self.left_out + given
                     return self
-                norms = tuple(_divisors(x) if self.unit_norm else row_norms(x) for x in _split(rows, widths))
-                scaled = [x / n[:, None] if self.unit_norm else x for x, n in zip(_split(rows, widths), norms, strict=True)]
-                products = tuple(sum_of_products(x, unit_norm=False)[0] for x in scaled)
+                layers = _split(rows, widths)
+                norms = tuple(_divisors(x) if self.unit_norm else row_norms(x) for x in layers)
+                if self.unit_norm:
+                    layers = [x / norm[:, None] for x, norm in zip(layers, norms, strict=True)]
+                products = tuple(sum_of_products(x, unit_norm=False)[0] for x in layers)
             if found is not None:
-                self._class_sums = _add(self._class_sums, sum_by_class(rows, widths, norms, found, self.n_classes))
+                by = norms if self.unit_norm else None
+                self._class_sums = _add(self._class_sums, sum_by_class(rows, widths, by, found, self.n_classes))
                 self._class_counts = self._class_counts + np.bincount(found, minlength=self.n_classes)
             self._sums = [_add(old, new) for old, new in zip(self._sums or [None] * len(widths), products, strict=True)]
             self._norms = _add(self._norms, namespace(norms[0]).sum(norms[0]))
@@ -118,9 +123,7 @@ class Correlation:
         if found.shape != (count,):
             raise ValueError(f"expected one class for each of {count} rows, got shape {found.shape}")
         if count and not 0 <= found.min() <= found.max() < self.n_classes:
-            raise ValueError(
-                f"expected classes from 0 to {self.n_classes - 1}, got {found.min()} to {found.max()}"
-            )
+            raise ValueError(f"expected classes from 0 to {self.n_classes - 1}, got {found.min()} to {found.max()}")
         return found
 
     def _usable(
@@ -183,7 +186,10 @@ class Correlation:
                 "one Correlation scales its rows to unit norm and the other does not: they cannot be merged"
             )
         if self.n_classes != other.n_classes:
-            raise ValueError(f"cannot merge Correlations of {self.n_classes} and {other.n_classes} classes")
+            raise ValueError(
+                f"cannot merge Correlations of {self.n_classes} and {other.n_classes} classes: make both with the same "
+                "n_classes, and update them with the class of every row"
+            )
         if None not in {self.widths, other.widths} and self.widths != other.widths:
             mine, others = (" + ".join(map(str, widths or ())) for widths in (self.widths, other.widths))
             raise ValueError(f"cannot merge Correlations of width {mine} and {others}")
@@ -213,9 +219,7 @@ class Correlation:
         """Return whether both hold the same numbers, bit for bit."""
         if not isinstance(other, Correlation):
             return NotImplemented
-        mine, others = (
-            (c.widths, c.count, c.left_out, c.unit_norm, c.n_classes, c.norm_sum) for c in (self, other)
-        )
+        mine, others = ((c.widths, c.count, c.left_out, c.unit_norm, c.n_classes, c.norm_sum) for c in (self, other))
         if mine != others:
             return False
         if self.count == 0:

@@ -19,7 +19,7 @@ from pnml.core.depth import fit_geometry
 from pnml.core.last_layer import checked_head, head_digest
 from pnml.core.model import ScoringModel
 from pnml.core.result import Result
-from pnml.core.rows import check_features, join_layers
+from pnml.core.rows import as_layers, check_features, join_layers
 from pnml.core.scaling import EMBEDDING_SCALES, LABEL_NOISE, EmbeddingScale, balanced_scales
 from pnml.core.scorer import Float32Scorer, Float64Scorer
 from pnml.core.subspace import Subspace
@@ -36,7 +36,7 @@ _LOG = logging.getLogger("pnml")
 
 
 class FewRowsWarning(UserWarning):
-    """With the paper's leverage: not more training rows than features, so that nearly every new row counts as unseen."""
+    """With the paper's leverage: no more training rows than features, so that nearly every new row counts as unseen."""
 
 
 class ZeroEmbeddingWarning(UserWarning):
@@ -195,6 +195,7 @@ class Detector:
             labels: the true classes, shape (N,); the predicted ones when left out.
         """
         fresh = Detector(self.weight, self.bias, embedding_scale=self.embedding_scale)
+        fresh.layer_names = self.layer_names
         fresh.partial_fit(embeddings, features=features, labels=labels)
         self.correlation, self.layer_names = self._empty_correlation(), fresh.layer_names
         return self.merge(fresh.correlation)
@@ -203,9 +204,10 @@ class Detector:
         self, embeddings: Array, *, features: Sequence[Array] | None = None, labels: Array | None = None
     ) -> Detector:
         """Add a batch of training samples, as :meth:`fit` takes them; a threshold set before is dropped."""
-        rows = join_layers(check_shape(embeddings, self.n_features), features)
-        if features:
-            self._accept_layers([int(f.shape[1]) for f in features])
+        layers = as_layers(features)
+        rows = join_layers(check_shape(embeddings, self.n_features), layers)
+        if layers:
+            self._accept_layers([int(layer.shape[1]) for layer in layers])
         elif self.feature_widths:
             check_features((), self.feature_widths)
         classes = None
@@ -217,7 +219,7 @@ class Detector:
 
     def _accept_layers(self, widths: Sequence[int]) -> None:
         """Learn how many features earlier layers have, or check it."""
-        if self.correlation.count or self.feature_widths or not widths:
+        if self.correlation.count or self.correlation.left_out or not widths:
             check_features(widths, self.feature_widths)
         elif self.embedding_scale != "auto":
             raise ValueError(f'features of earlier layers need embedding_scale="auto", got {self.embedding_scale!r}')
@@ -329,9 +331,11 @@ class Detector:
         x = check_shape(embeddings, self.n_features)
         if x.shape[0] == 0:
             raise ValueError("expected at least one embedding, got none")
-        if features or self.feature_widths:
-            check_features([int(f.shape[-1]) for f in features or ()], self.feature_widths)
-        return Batch(join_layers(x, features))
+        layers = as_layers(features)
+        if not self.correlation.count:
+            self._check_fitted()
+        check_features([int(layer.shape[1]) for layer in layers], self.feature_widths)
+        return Batch(join_layers(x, layers))
 
     def _score_rows(self, rows: Array, eps: float) -> Array:
         """Return the regrets of rows: in float32 where that is accurate enough, in float64 otherwise."""

@@ -81,7 +81,10 @@ def from_state(arrays: Arrays, info: dict[str, Any]) -> State:
     if "ridges" in info:
         classes = arrays["class_counts"], arrays["class_sums"]
         geometry = _restored(arrays, info["ridges"])
-        matrices = [scatter.correlation(*parts) for scatter, parts in zip(geometry.scatters, _split(geometry, classes), strict=True)]
+        matrices = [
+            scatter.correlation(*parts)
+            for scatter, parts in zip(geometry.scatters, _split(geometry, classes), strict=True)
+        ]
     else:
         subspace = Subspace(arrays["eigenvalues"], arrays["eigenvectors"], info["count"])
         matrices = [subspace.correlation]
@@ -105,7 +108,10 @@ def from_state(arrays: Arrays, info: dict[str, Any]) -> State:
 
 
 def _named(geometry: Geometry) -> list[tuple[str, Scatter]]:
-    return [*((str(number), scatter) for number, scatter in enumerate(geometry.scatters)), (_BACKGROUND, geometry.background)]
+    return [
+        *((str(number), scatter) for number, scatter in enumerate(geometry.scatters)),
+        (_BACKGROUND, geometry.background),
+    ]
 
 
 def _restored(arrays: Arrays, ridges: dict[str, float]) -> Geometry:

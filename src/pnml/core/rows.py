@@ -6,14 +6,19 @@ from typing import TYPE_CHECKING
 
 import array_api_compat as compat
 
-from pnml.backend.arrays import Array, as_array, like, namespace, to_numpy, working_dtype
+from pnml.backend.arrays import Array, like, namespace, to_numpy, working_dtype
 from pnml.backend.rows import check_shape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def join_layers(embeddings: Array, features: Sequence[Array] | None) -> Array:
+def as_layers(features: Sequence[Array] | None) -> list[Array]:
+    """Return the features of earlier layers as floating-point arrays (n, features), none if there are none."""
+    return [check_shape(layer, None) for layer in features or ()]
+
+
+def join_layers(embeddings: Array, features: Sequence[Array]) -> Array:
     """Return embeddings (n, M) and the features of earlier layers, (n, features) each, as rows of one array.
 
     Features are converted to the library and device of the embeddings.
@@ -26,15 +31,13 @@ def join_layers(embeddings: Array, features: Sequence[Array] | None) -> Array:
         return embeddings
     xp = namespace(embeddings)
     layers = [embeddings]
-    for number, given in enumerate(features):
-        layer = check_shape(given, None)
+    for number, layer in enumerate(features):
         if layer.shape[0] != embeddings.shape[0]:
             raise ValueError(
                 f"features[{number}] has {layer.shape[0]} rows, where there are {embeddings.shape[0]} embeddings"
             )
-        if type(layer) is not type(embeddings) or compat.device(layer) != compat.device(embeddings):
-            layer = like(embeddings, to_numpy(as_array(layer)))
-        layers.append(layer)
+        at_home = type(layer) is type(embeddings) and compat.device(layer) == compat.device(embeddings)
+        layers.append(layer if at_home else like(embeddings, to_numpy(layer)))
     dtype = working_dtype(xp, *layers)
     return xp.concat([xp.astype(layer, dtype, copy=False) for layer in layers], axis=1)
 
@@ -44,4 +47,5 @@ def check_features(widths: Sequence[int], fitted: Sequence[int]) -> None:
     if tuple(widths) != tuple(fitted):
         there = f"features of {len(fitted)} earlier layers, of widths {list(fitted)}" if fitted else "embeddings alone"
         given = f"features of widths {list(widths)}" if len(widths) else "none"
-        raise ValueError(f"the detector was fitted with {there}, and got {given}: pass features=[...] as to fit")
+        fix = "pass features=[...] as to fit" if fitted else "leave features out, or fit with them"
+        raise ValueError(f"the detector was fitted with {there}, and got {given}: {fix}")
