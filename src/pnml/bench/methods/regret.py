@@ -42,7 +42,7 @@ class Regret(Method):
     @property
     def settings(self) -> dict[str, Any]:
         """The embedding scale, the embedding length and the label noise; then, for "auto", ridges and layers."""
-        settings = {
+        settings: dict[str, Any] = {
             "embedding_scale": self.embedding_scale,
             "embedding_length": self.detector.embedding_length,
             "label_noise": self.detector.label_noise,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
+from torch.nn.functional import normalize, one_hot
 
 from pnml.bench.methods.protocol import Method, MethodFailedError
 
@@ -61,7 +62,7 @@ class KnnLayers(SeveralLayers):
     def score(self, view: View) -> Tensor:
         """Return the distance of every image, shape (n,)."""
         rows = torch.cat(self.unit_layers(view), dim=1)
-        parts = rows.split(max(1, _DISTANCES // len(self._train)))
+        parts = torch.split(rows, max(1, _DISTANCES // len(self._train)))
         return torch.cat([torch.cdist(part, self._train).kthvalue(NEIGHBOURS, dim=1).values for part in parts])
 
 
@@ -79,9 +80,9 @@ class MahalanobisLayers(SeveralLayers):
         super().fit(train, detector)
         if train.images.labels is None:
             raise MethodFailedError(f"{self.name} needs labels, but {train.images!r} has none")
-        labels = torch.from_numpy(train.images.labels).to(train.device)
-        present, classes = labels.unique(return_inverse=True)
-        members = torch.nn.functional.one_hot(classes, len(present)).double()
+        _, numbers = np.unique(train.images.labels, return_inverse=True)
+        classes = torch.from_numpy(numbers).to(train.device)
+        members = one_hot(classes).double()
         self._layers = []
         for layer in self.unit_layers(train):
             rows = layer.double()
@@ -104,4 +105,5 @@ def _inverse_root(covariance: Tensor) -> Tensor:
     """Return A (M, rank) such that A Aᵀ is the pseudo-inverse of a covariance (M, M)."""
     eigenvalues, eigenvectors = torch.linalg.eigh(covariance)
     kept = eigenvalues > len(covariance) * torch.finfo(covariance.dtype).eps * eigenvalues[-1]
-    return eigenvectors[:, kept] / eigenvalues[kept].sqrt()
+    root: Tensor = eigenvectors[:, kept] / eigenvalues[kept].sqrt()
+    return root
