@@ -63,7 +63,7 @@ def test_score_job_keeps_a_stored_part_and_replaces_a_truncated_one(samples: Emb
 @pytest.mark.parametrize("stop", [45, 110])
 def test_range_that_ends_elsewhere_raises(stop: int, samples: EmbeddingFile) -> None:
     with pytest.raises(ValueError, match=rf"rows 0 to {stop} of .* changed while they were read"):
-        SumJob(samples, unit_norm=True)(0, stop)
+        SumJob(samples, head())(0, stop)
 
 
 def test_not_finite_row_is_named_by_its_position_in_the_file(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_zero_embeddings_are_left_out_of_sums_and_get_the_largest_regret(tmp_pat
     rows = ROWS.copy()
     rows[[3, 93]] = 0
     samples = open_embeddings(write_rows(tmp_path / "zeros.parquet", rows, group=20))
-    correlation, _ = row_to_sums(SumJob(samples, unit_norm=True)(0, 100))
+    correlation, _ = row_to_sums(SumJob(samples, head())(0, 100))
     assert (correlation.count, correlation.left_out) == (98, 2)
     detector = head().merge(correlation)
     with pytest.warns(ZeroEmbeddingWarning, match="2 of 100 training rows"):
@@ -96,11 +96,15 @@ def test_range_without_a_decodable_image_keeps_the_columns(tmp_path: Path) -> No
     model = guard()
     folder = write_images(tmp_path / "images", 30, spoiled=range(10, 20))
     samples, store = embedded(folder, model, batch=5), PartStore(tmp_path / "out", "parquet")
-    correlation, skipped = row_to_sums(SumJob(samples, unit_norm=True)(0, 30))
+    _ = next(samples.chunks())  # which finds the head
+    last_layer = Detector(model.head.weight, model.head.bias)
+    correlation, skipped = row_to_sums(SumJob(samples, last_layer)(0, 30))
     assert (correlation.count, len(skipped)) == (20, 10)
-    empty, skipped = row_to_sums(SumJob(samples, unit_norm=True)(10, 20))
+    empty, skipped = row_to_sums(SumJob(samples, last_layer)(10, 20))
     assert (empty.count, len(skipped)) == (0, 10)
-    job = ScoreJob(samples, Detector(model.head.weight, model.head.bias).merge(correlation), store)
+    assert empty + correlation == correlation
+    last_layer.layer_names = samples.layer_names
+    job = ScoreJob(samples, last_layer.merge(correlation), store, by_layer=True)
     for start in (0, 10, 20):
         job(start, start + 10)
     tables = [pq.read_table(path) for path in sorted((tmp_path / "out").iterdir())]

@@ -19,11 +19,12 @@ from typer.testing import CliRunner, Result
 
 import pnml.engines.ranges
 import pnml.io.embeddings
-from pnml import Correlation, Detector
+from pnml import Detector
+from pnml.backend.arrays import to_numpy
 from pnml.cli.fit import fit as fit_command
 from pnml.cli.score import score as score_command
 from pnml.core.detector import ZeroEmbeddingWarning
-from pnml.engines import mapping
+from pnml.engines import local, mapping
 from pnml.engines.jobs import SumJob, row_to_sums
 from pnml.engines.ranges import worker_ranges
 from pnml.engines.ray import SkippedImagesWarning, fit, score, score_samples, sum_samples
@@ -90,8 +91,12 @@ def table_of_one_process(samples: Any, detector: Detector) -> pa.Table:
     for chunk in samples.chunks():
         if not len(chunk.ids):
             continue
-        table = detector(chunk.embeddings, logits=chunk.logits).to_table()
+        result = detector(chunk.embeddings, features=chunk.features, logits=chunk.logits)
+        table = result.to_table()
         del table["xtg"]
+        if detector.layer_names:
+            names = np.array(["embedding", *detector.layer_names])
+            table["strangest_layer"] = names[to_numpy(result.leverage_by_layer).argmax(axis=1)]
         tables.append(pa.table({"id": chunk.ids, **table}))
     return pa.concat_tables(tables)
 
@@ -127,16 +132,26 @@ def killer(victim: Path) -> Iterator[None]:
     assert not thread.is_alive(), "nobody was killed"
 
 
+def assert_same_statistic(detector: Detector, expected: Detector) -> None:
+    """Compare every sum to rounding, and the sample of rows to the last bit."""
+    one, other = detector.correlation, expected.correlation
+    assert one.widths == other.widths
+    for layer in range(len(one.widths or ())):
+        matrix = other.layer_matrix(layer)
+        np.testing.assert_allclose(one.layer_matrix(layer), matrix, rtol=1e-12, atol=1e-12 * np.abs(matrix).max())
+    np.testing.assert_array_equal(one.class_counts, other.class_counts)
+    np.testing.assert_allclose(one.class_sums, other.class_sums, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(one.norm_sum, other.norm_sum, rtol=1e-12)
+    assert one.sample == other.sample
+
+
 def test_fit_on_a_folder_equals_fit_on_its_rows(tmp_path: Path) -> None:
     samples = open_embeddings(folder_of(tmp_path / "train"))
     assert len(worker_ranges(samples)) > 6
     detector = fit(tmp_path / "train", head(), progress=False)
     expected = head().fit(ROWS)
-    matrix = expected.correlation.matrix
     assert detector.correlation.count == len(ROWS)
-    np.testing.assert_allclose(detector.correlation.matrix, matrix, rtol=1e-12, atol=1e-12 * np.abs(matrix).max())
-    np.testing.assert_allclose(detector.correlation.norm_sum, expected.correlation.norm_sum, rtol=1e-12)
-    assert detector.correlation.sample == expected.correlation.sample
+    assert_same_statistic(detector, expected)
     again, _ = sum_samples(samples, head(), progress=False)
     assert (
         again == detector.correlation
@@ -189,10 +204,7 @@ def test_worker_killed_during_score_loses_and_doubles_no_row(tmp_path: Path) -> 
 def test_images_are_scored_by_actors_of_which_one_is_killed(tmp_path: Path) -> None:
     folder = write_images(tmp_path / "images", 330, spoiled=range(40, 44))
     plain = embedded(folder, guard(), batch=2)
-    expected = Correlation(unit_norm=True)
-    for chunk in plain.chunks():
-        if len(chunk.ids):
-            expected.update(chunk.embeddings)
+    expected = local.fit(plain, plain.guard, progress=False).detector
     victim = tmp_path / "victim"
     reader = replace(plain.reader, read=waits_to_be_killed(plain.reader.read, victim))
     guarded = guard()
@@ -200,8 +212,9 @@ def test_images_are_scored_by_actors_of_which_one_is_killed(tmp_path: Path) -> N
         detector = fit(replace(plain, reader=reader, guard=guarded), guarded, progress=False)
     assert guarded.head_name == "3"
     assert guarded.detector is detector
-    assert detector.correlation.count == expected.count == 326
-    np.testing.assert_allclose(detector.correlation.matrix, expected.matrix, rtol=1e-12, atol=1e-12)
+    assert detector.correlation.count == expected.correlation.count == 326
+    assert detector.layer_names == expected.layer_names == guarded.layers
+    assert_same_statistic(detector, expected)
     with pytest.warns(SkippedImagesWarning):
         score(folder, guarded, tmp_path / "scores", batch_size=2, progress=False)
     assert table_at(tmp_path / "scores").equals(table_of_one_process(plain, detector))
@@ -299,12 +312,14 @@ def test_commands_print_and_write_the_same_as_without_ray(tmp_path: Path, monkey
 
 def test_workers_run_jobs_and_name_missing_packages(tmp_path: Path) -> None:
     samples = open_embeddings(folder_of(tmp_path / "train"))
-    job = ray.put(ray.cloudpickle.dumps(SumJob(samples, unit_norm=False)))
+    natural = Detector(head().weight, head().bias, embedding_scale="natural")
+    job = ray.put(ray.cloudpickle.dumps(SumJob(samples, natural)))
     row = mapping.JobActor()({"start": 0, "stop": 70}, job)
     statistic, _ = row_to_sums(row)
     np.testing.assert_allclose(statistic.matrix, ROWS[:70].T.astype(float) @ ROWS[:70], rtol=1e-12)
     images = embedded(write_images(tmp_path / "images", 6), guard(), batch=2)
-    job = ray.put(ray.cloudpickle.dumps(SumJob(images, unit_norm=True)))
+    _ = next(images.chunks())  # which finds the head
+    job = ray.put(ray.cloudpickle.dumps(SumJob(images, Detector(images.guard.head.weight, images.guard.head.bias))))
     assert row_to_sums(mapping.JobActor()({"start": 0, "stop": 4}, job)).correlation.count == 4
     unknown = ray.put(b"cnowhere_to_be_found\nThing\n.")
     with pytest.raises(mapping.UserError, match=r"a worker cannot load the model .*install its package"):

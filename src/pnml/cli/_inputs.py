@@ -36,7 +36,8 @@ EmbeddingsOption = Annotated[
     Any,
     typer.Option(
         "--embeddings",
-        help="Embeddings: .npy, .npz, .parquet, or a folder of .parquet files, also s3://, gs://, ...",
+        help="Embeddings, and features of earlier layers as `features.NAME`: .npy, .npz, .parquet, or a folder of "
+        ".parquet files, also s3://, gs://, ...",
         parser=_parse_input,
         metavar="PATH",
     ),
@@ -96,15 +97,20 @@ class Inputs:
     batch_size: int
     strict: bool
 
-    def open_embeddings(self, n_features: int) -> EmbeddingFile:
-        """Open the embeddings, which must have ``n_features`` features."""
+    def open_embeddings(self, n_features: int, layers: Sequence[str] | None) -> EmbeddingFile:
+        """Open the embeddings, which must have ``n_features`` features, and features of ``layers``, or of all."""
         if self.embeddings is None or self.images is not None:
             raise typer.BadParameter(_EITHER)
         if any(given is not None for given in (self.model, self.weights, self.size, self.mean, self.std)):
             raise typer.BadParameter("--model, --weights, --size, --mean and --std go with --images only")
-        return open_embeddings(self.embeddings, n_features)
+        return open_embeddings(self.embeddings, n_features, layers)
 
-    def open_images(self, head_layer: str | None = None, embedding_scale: EmbeddingScale = "auto") -> EmbeddedImages:
+    def open_images(
+        self,
+        head_layer: str | None = None,
+        layers: str | Sequence[str] = "auto",
+        embedding_scale: EmbeddingScale = "auto",
+    ) -> EmbeddedImages:
         """Open the images and their model."""
         if self.images is None or self.model is None:
             raise typer.BadParameter(_EITHER)
@@ -119,7 +125,7 @@ class Inputs:
             reader,
             self.batch_size,
             Preparation(self.size, mean, std, transform),
-            Guard(model, head=head_layer, embedding_scale=embedding_scale),
+            Guard(model, head=head_layer, layers=layers, embedding_scale=embedding_scale),
             self.strict,
             {"factory": self.model, "weights": None if self.weights is None else fingerprint_file(self.weights)},
         )
@@ -128,7 +134,7 @@ class Inputs:
         """Open the samples and the detector for them, which must be of the last layer of the images' model."""
         if self.embeddings is not None:
             detector = Detector.load(path)
-            return self.open_embeddings(detector.n_features), detector
+            return self.open_embeddings(detector.n_features, detector.layer_names), detector
         samples = self.open_images()
         return samples, samples.guard.load(path).fitted()
 

@@ -38,6 +38,14 @@ def fit(
     head_layer: Annotated[
         str | None, typer.Option(help="With --images: the name of the last layer, if it is not found automatically.")
     ] = None,
+    layers: Annotated[
+        str,
+        typer.Option(
+            help="The earlier layers that have a say: auto, which is about eight of the model or all that the "
+            "embeddings' file holds; last, which is none; or their names with commas between.",
+            metavar="auto|last|NAME,NAME",
+        ),
+    ] = "auto",
     size: options.SizeOption = None,
     mean: options.MeanOption = None,
     std: options.StdOption = None,
@@ -60,7 +68,13 @@ def fit(
 
     Example: `pnml fit --embeddings train.npy --head head.npz --out detector.safetensors`
 
+    With features of earlier layers of the network the detector sees samples that the last layer takes for known ones.
+    Of a model they are recorded on the way; beside embeddings they are arrays of an .npz or list columns of a .parquet,
+    named `features.` and the layer's name.
+
     Example: `pnml fit --model mine:create --images train/ --size 32 --out detector.safetensors`
+
+    Example: `pnml fit --model mine:create --images train/ --layers layer2,layer3 --out detector.safetensors`
 
     Example: `pnml fit --embeddings s3://bucket/train/ --head head.npz --engine ray --out detector.safetensors`
     """
@@ -69,15 +83,23 @@ def fit(
         raise typer.BadParameter("--embeddings and --head go together")
     if head is not None and head_layer is not None:
         raise typer.BadParameter("--head-layer goes with --images only")
+    names = () if layers in {"auto", "last"} else tuple(name.strip() for name in layers.split(","))
+    if "" in names or len(set(names)) < len(names):
+        raise typer.BadParameter(
+            f"{layers!r} is not auto, last, or different names with commas between", param_hint="--layers"
+        )
+    if names and embedding_scale != "auto":
+        raise typer.BadParameter(f"layers need --embedding-scale auto, got {embedding_scale}", param_hint="--layers")
     out.parent.mkdir(parents=True, exist_ok=True)
     inputs = options.Inputs(embeddings, images, model, weights, size, mean, std, batch_size, strict)
     samples: EmbeddingFile | EmbeddedImages
     last_layer: Detector | Guard
     if head is not None:
         last_layer = Detector(*read_head(head), embedding_scale=embedding_scale)
-        samples = inputs.open_embeddings(last_layer.n_features)
+        takes_all = layers == "auto" and embedding_scale == "auto"
+        samples = inputs.open_embeddings(last_layer.n_features, None if takes_all else names)
     else:
-        samples = inputs.open_images(head_layer, embedding_scale)
+        samples = inputs.open_images(head_layer, names or layers, embedding_scale)
         last_layer = samples.guard
     if engine == "ray":
         from pnml.engines import ray
@@ -90,6 +112,9 @@ def fit(
     typer.echo(f"fitted on {detector.correlation.count:,} rows of {samples.path}")
     typer.echo(f"  features  {detector.n_features:,}")
     typer.echo(f"  classes   {detector.n_classes:,}")
+    if detector.layer_names:
+        widths = zip(detector.layer_names, detector.feature_widths, strict=True)
+        typer.echo(f"  layers    {', '.join(f'{name} ({width:,})' for name, width in widths)}")
     typer.echo(f"  rank      {detector.subspace.rank:,} of {detector.n_features:,}")
     typer.echo(f"  spectrum  {describe(detector.subspace)}")
     typer.echo(f"wrote {out}; next, set its threshold: pnml calibrate {out}")

@@ -10,6 +10,7 @@ from pnml.cli._inputs import DetectorFile
 from pnml.cli._spectrum import describe, draw
 from pnml.cli._words import describe_threshold
 from pnml.core.detector import Detector
+from pnml.io.scores import EMBEDDING
 
 
 @user_errors()
@@ -30,6 +31,7 @@ def inspect(detector: DetectorFile) -> None:
         "scale": _scale(held),
         "rank": f"{subspace.rank:,} of {subspace.n_features:,}",
         "spectrum": describe(subspace),
+        **_layers(held),
         "threshold": "\n".join(
             ["none: pnml calibrate sets one"] if threshold is None else describe_threshold(threshold)
         ),
@@ -51,6 +53,24 @@ def _scale(held: Detector) -> str:
     share = held.embedding_length / held.correlation.mean_norm
     length = f"auto: embeddings are scaled to norm {held.embedding_length:.6g}, {share:.2f} of their mean norm"
     return f"{length}\nassumes {100 * held.label_noise:g}% of labels are random" if held.label_noise else length
+
+
+def _layers(held: Detector) -> dict[str, str]:
+    """Return a table of what is known about every layer; nothing for the leverage of the paper."""
+    geometry = held.geometry
+    if geometry is None:
+        return {}
+    rows = [("layer", "width", "parameters", "ridge", "limit")]
+    limits = ["none", *(f"{limit:.3g}" for limit in geometry.depth.limits)]
+    for name, scatter, limit in zip([EMBEDDING, *held.layer_names], geometry.scatters, limits, strict=True):
+        rows.append((name, f"{scatter.means.shape[1]:,}", f"{scatter.freedom:,.1f}", f"{scatter.ridge:.3g}", limit))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join([f"{row[0]:<{widths[0]}}", *(f"{cell:>{n}}" for cell, n in zip(row[1:], widths[1:], strict=True))])
+        for row in rows
+    ]
+    words = "parameters in effect, the ridge, and the leverage above which an earlier layer has a say"
+    return {"layers": "\n".join([words, *lines])}
 
 
 def _coloured(line: str) -> Text:

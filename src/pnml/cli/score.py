@@ -36,18 +36,25 @@ def score(
     std: options.StdOption = None,
     batch_size: options.BatchSizeOption = 128,
     strict: options.StrictOption = False,
+    by_layer: Annotated[
+        bool,
+        typer.Option("--by-layer", help="Also write the leverage of every layer, for the bars of `pnml report`."),
+    ] = False,
     restart: Annotated[bool, typer.Option("--restart", help="Start over instead of resuming a killed run.")] = False,
     engine: options.EngineOption = "plain",
     cpus: options.CpusOption = None,
 ) -> None:
     """Score every sample: id, prediction, probability, regret in nats, and once calibrated p_value and is_ood.
 
+    If the detector reads earlier layers, strangest_layer names the one that contributes most to the regret: early ones
+    see noise, texture or another camera, late ones and the embedding unknown content.
+
     Reads inputs larger than memory. A killed run is resumed when the same command is run again: until the table is
     whole, its parts are kept in OUT.parts.
 
     Example: `pnml score detector.safetensors --embeddings new.parquet --out scores.parquet`
 
-    Example: `pnml score detector.safetensors --model mine:create --images new/ --size 32 --out scores.csv`
+    Example: `pnml score detector.safetensors --model mine:create --images new/ --size 32 --out scores.csv --by-layer`
 
     Example: `pnml score detector.safetensors --embeddings s3://bucket/new/ --engine ray --out s3://bucket/scores`
     """
@@ -56,12 +63,14 @@ def score(
     if engine == "plain" and (not isinstance(out, Path) or out.is_dir()):
         raise typer.BadParameter(f"{out} is no file of this machine: --engine ray writes folders", param_hint="--out")
     samples, fitted = inputs.open_with_detector(detector)
+    if by_layer and not fitted.layer_names:
+        raise typer.BadParameter(f"{detector} reads the embedding alone", param_hint="--by-layer")
     if engine == "ray":
         from pnml.engines import ray
 
-        summary = ray.score_samples(samples, fitted, out, restart=restart, cpus=cpus)
+        summary = ray.score_samples(samples, fitted, out, by_layer=by_layer, restart=restart, cpus=cpus)
     else:
-        summary = local.score(samples, fitted, out, restart=restart)
+        summary = local.score(samples, fitted, out, by_layer=by_layer, restart=restart)
     options.list_skipped(summary.skipped, samples)
     typer.echo(f"scored {summary.rows:,} rows of {samples.path} into {out}")
     _print_summary(summary, fitted)

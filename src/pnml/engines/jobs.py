@@ -28,11 +28,11 @@ class SumJob:
     """Sum the statistic of a range; the attributes are the arguments of :func:`~pnml.engines.local.sum_rows`."""
 
     samples: Samples
-    unit_norm: bool
+    head: Detector
 
     def __call__(self, start: int, stop: int) -> Row:
         """Return the sums as a row; see :func:`row_to_sums`."""
-        return sums_to_row(sum_rows(self.samples, start, stop, unit_norm=self.unit_norm))
+        return sums_to_row(sum_rows(self.samples, start, stop, self.head))
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,12 @@ class ScoreJob:
     samples: Samples
     detector: Detector
     store: PartStore
+    by_layer: bool = False
 
     def __call__(self, start: int, stop: int) -> Row:
         """Return the summary as JSON in a row."""
-        return {"summary": score_rows(self.samples, [(start, stop)], self.detector, self.store).to_json()}
+        rows = [(start, stop)]
+        return {"summary": score_rows(self.samples, rows, self.detector, self.store, by_layer=self.by_layer).to_json()}
 
 
 def sums_to_row(sums: Sums) -> Row:
@@ -59,6 +61,7 @@ def sums_to_row(sums: Sums) -> Row:
     return {
         "statistic": content,
         "unit_norm": correlation.unit_norm,
+        "n_classes": correlation.n_classes,
         "left_out": correlation.left_out,
         "skipped": json.dumps(sums.skipped),
     }
@@ -78,7 +81,7 @@ def row_to_sums(row: Row) -> Sums:
         with _temporary_file() as path:
             path.write_bytes(row["statistic"])
             return Sums(Correlation.load(path), skipped)
-    correlation = Correlation(unit_norm=row["unit_norm"])
+    correlation = Correlation(unit_norm=row["unit_norm"], n_classes=row["n_classes"])
     correlation.left_out = row["left_out"]
     return Sums(correlation, skipped)
 

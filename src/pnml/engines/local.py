@@ -16,7 +16,7 @@ from pnml.core.detector import Detector
 from pnml.engines.ranges import local_ranges
 from pnml.engines.summary import Summary
 from pnml.io.fingerprint import fingerprint_detector
-from pnml.io.scores import empty_columns, score_columns, score_writer
+from pnml.io.scores import ScoreTable, score_writer
 from pnml.io.source import locate_errors
 from pnml.io.store import Part, PartStore
 
@@ -57,8 +57,7 @@ def fit(samples: Samples, head: Detector | Guard, *, progress: bool = True) -> F
         head: a detector, or for images the guard of their model: its last layer and embedding scale are used.
         progress: show a progress bar on stderr.
     """
-    unit_norm = head.embedding_scale != "natural"
-    return finish_fit(samples, head, sum_rows(samples, 0, samples.count, unit_norm=unit_norm, progress=progress))
+    return finish_fit(samples, head, sum_rows(samples, 0, samples.count, head, progress=progress))
 
 
 def calibrate(
@@ -74,8 +73,9 @@ def calibrate(
     for chunk in _read(samples, [(0, samples.count)], "calibrate", progress=progress):
         skipped += chunk.skipped
         if len(chunk.ids):
-            with locate_errors(chunk, samples.path):
-                scores.append(to_numpy(detector.score(chunk.embeddings, leave_one_out=leave_one_out)))
+            with locate_errors(chunk, samples.path, samples.layer_names):
+                found = detector.score(chunk.embeddings, features=chunk.features, leave_one_out=leave_one_out)
+            scores.append(to_numpy(found))
     check_decoded(samples, skipped)
     threshold = detector.set_threshold(
         np.concatenate(scores), false_alarm_rate=false_alarm_rate, leave_one_out=leave_one_out
@@ -83,21 +83,30 @@ def calibrate(
     return threshold, tuple(skipped)
 
 
-def score(samples: Samples, detector: Detector, out: Path, *, restart: bool = False, progress: bool = True) -> Summary:
+def score(
+    samples: Samples,
+    detector: Detector,
+    out: Path,
+    *,
+    by_layer: bool = False,
+    restart: bool = False,
+    progress: bool = True,
+) -> Summary:
     """Score all samples into one file; a run of the same arguments that was killed is resumed.
 
     Args:
         samples: the samples to score.
         detector: a fitted detector.
         out: the table to write, ``.parquet`` or ``.csv``; until it is whole, its parts are in the folder OUT.parts.
+        by_layer: write the leverage of every layer, too, if the detector reads several.
         restart: delete the parts of an earlier run instead of resuming it.
         progress: show a progress bar on stderr.
     """
     write = score_writer(out)
     ranges, folder = local_ranges(samples), out.with_name(f"{out.name}.parts")
     store = PartStore(folder, "npz")
-    store.begin(manifest(samples, detector, ranges), restart=restart)
-    summary = score_rows(samples, ranges, detector, store, progress=progress)
+    store.begin(manifest(samples, detector, ranges, by_layer=by_layer), restart=restart)
+    summary = score_rows(samples, ranges, detector, store, by_layer=by_layer, progress=progress)
     check_decoded(samples, summary.skipped)
     joined = folder / out.name
     with atomic_path(joined) as partial:  # in the folder of parts, so that a killed run leaves nothing beside OUT
@@ -108,20 +117,31 @@ def score(samples: Samples, detector: Detector, out: Path, *, restart: bool = Fa
     return summary
 
 
-def sum_rows(samples: Samples, start: int, stop: int, *, unit_norm: bool, progress: bool = False) -> Sums:
-    """Sum the statistic of the rows from ``start`` to before ``stop``, scaled to norm 1 with ``unit_norm``."""
-    correlation = Correlation(unit_norm=unit_norm)
+def sum_rows(samples: Samples, start: int, stop: int, head: Detector | Guard, *, progress: bool = False) -> Sums:
+    """Sum the statistic of the rows from ``start`` to before ``stop``, for the last layer and scale of ``head``."""
+    detector: Detector | None = None
     skipped: list[str] = []
     for chunk in _read(samples, [(start, stop)], "fit", progress=progress):
         skipped += chunk.skipped
         if len(chunk.ids):
-            with locate_errors(chunk, samples.path):
-                correlation.update(chunk.embeddings)
-    return Sums(correlation, tuple(skipped))
+            if detector is None:  # a guard knows its last layer after the first batch of images
+                detector = unfitted(head)
+            with locate_errors(chunk, samples.path, samples.layer_names):
+                detector.partial_fit(chunk.embeddings, features=chunk.features)
+    if detector is not None:
+        return Sums(detector.correlation, tuple(skipped))
+    n_classes = head.correlation.n_classes if isinstance(head, Detector) else 0
+    return Sums(Correlation(unit_norm=head.embedding_scale != "natural", n_classes=n_classes), tuple(skipped))
 
 
 def score_rows(
-    samples: Samples, ranges: Sequence[Range], detector: Detector, store: PartStore, *, progress: bool = False
+    samples: Samples,
+    ranges: Sequence[Range],
+    detector: Detector,
+    store: PartStore,
+    *,
+    by_layer: bool = False,
+    progress: bool = False,
 ) -> Summary:
     """Score ranges of rows and store each as one part; parts that an earlier run has stored are kept."""
     summaries = {rows: Summary.of(part) for rows in ranges if (part := store.read(*rows)) is not None}
@@ -130,18 +150,19 @@ def score_rows(
         _LOG.info("resuming: %s of %s rows are scored already", f"{done:,}", f"{samples.count:,}")
     missing = [rows for rows in ranges if rows not in summaries]
     starts = {stop: start for start, stop in missing}
+    table = ScoreTable.of(detector, by_layer=by_layer)
     tables: list[Columns] = []
     skipped: list[str] = []
     for chunk in _read(samples, missing, "score", progress=progress):
         skipped += chunk.skipped
         if len(chunk.ids):
-            with locate_errors(chunk, samples.path):
-                result = detector(chunk.embeddings, logits=chunk.logits)
-            tables.append(score_columns(chunk.ids, result))
+            with locate_errors(chunk, samples.path, samples.layer_names):
+                result = detector(chunk.embeddings, features=chunk.features, logits=chunk.logits)
+            tables.append(table.columns(chunk.ids, result))
         if chunk.stop in starts:
             rows = starts[chunk.stop], chunk.stop
-            tables = tables or [empty_columns(chunk.ids, is_calibrated=detector.threshold is not None)]
-            part = Part({name: np.concatenate([table[name] for table in tables]) for name in tables[0]}, skipped)
+            tables = tables or [table.empty(chunk.ids)]
+            part = Part({name: np.concatenate([columns[name] for columns in tables]) for name in tables[0]}, skipped)
             store.write(*rows, part)
             summaries[rows] = Summary.of(part)
             tables, skipped = [], []
@@ -151,15 +172,24 @@ def score_rows(
 def finish_fit(samples: Samples, head: Detector | Guard, sums: Sums) -> Fit:
     """Return the detector of the last layer of ``head`` and the statistic of all samples."""
     check_decoded(samples, sums.skipped)
-    layer = head if isinstance(head, Detector) else head.head
-    detector = Detector(layer.weight, layer.bias, embedding_scale=head.embedding_scale)
+    detector = unfitted(head)
+    detector.layer_names = samples.layer_names
     return Fit(detector.merge(sums.correlation), sums.skipped)
 
 
-def manifest(samples: Samples, detector: Detector, ranges: Sequence[Range]) -> dict[str, Any]:
+def unfitted(head: Detector | Guard) -> Detector:
+    """Return a new detector with the last layer and the embedding scale of a detector, or of a guard's model."""
+    layer = head if isinstance(head, Detector) else head.head
+    return Detector(layer.weight, layer.bias, embedding_scale=head.embedding_scale)
+
+
+def manifest(
+    samples: Samples, detector: Detector, ranges: Sequence[Range], *, by_layer: bool = False
+) -> dict[str, Any]:
     """Return what identifies the work whose parts may be resumed."""
     digest = hashlib.sha256(repr(ranges).encode()).hexdigest()
-    return {**samples.fingerprint(), "detector": fingerprint_detector(detector), "ranges": digest}
+    columns = {"columns": "by layer"} if by_layer else {}
+    return {**samples.fingerprint(), "detector": fingerprint_detector(detector), "ranges": digest, **columns}
 
 
 def check_decoded(samples: Samples, skipped: Sequence[str]) -> None:

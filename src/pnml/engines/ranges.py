@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 _CHUNKS = 16
 _CHUNKS_OF_IMAGES = 64  # the first batch of a range runs twice, once to check the head: a small share of so many
-_ROWS_PER_FEATURE = 64  # M² doubles leave a worker, so 32 times as many bytes enter it: 64 M rows of M float32
+# M² doubles leave a worker for every layer of M features, so 32 times as many bytes enter it: 64 M rows of M float32.
+_ROWS_PER_FEATURE = 64
 
 Range = tuple[int, int]
 """The first row, and the row after the last."""
@@ -26,9 +27,10 @@ def worker_ranges(samples: Samples) -> list[Range]:
 
     They depend on the input alone, not on the cluster: a job can be resumed elsewhere, and sums are the same.
     """
-    chunks, width = _CHUNKS_OF_IMAGES, samples.reader.width
-    if width:
-        chunks = max(_CHUNKS, -(-_ROWS_PER_FEATURE * width // samples.chunk_rows))
+    chunks, widths = _CHUNKS_OF_IMAGES, samples.reader.widths
+    if samples.reader.width:
+        rows = _ROWS_PER_FEATURE * sum(width**2 for width in widths) // sum(widths)
+        chunks = max(_CHUNKS, -(-rows // samples.chunk_rows))
     return split_rows(samples.count, samples.chunk_rows, samples.reader.starts, chunks)
 
 

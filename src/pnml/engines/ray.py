@@ -19,7 +19,7 @@ from pnml.backend.progress import track
 from pnml.core.detector import Detector
 from pnml.engines.cluster import cluster
 from pnml.engines.jobs import ScoreJob, SumJob, row_to_sums
-from pnml.engines.local import check_decoded, finish_fit, manifest
+from pnml.engines.local import check_decoded, finish_fit, manifest, unfitted
 from pnml.engines.mapping import map_ranges
 from pnml.engines.ranges import worker_ranges
 from pnml.engines.summary import Summary
@@ -58,8 +58,9 @@ def fit(
     Args:
         source: a path or a URI; see :func:`~pnml.io.embeddings.open_embeddings` and
             :func:`~pnml.io.images.open_images`.
-        head: a :class:`~pnml.Detector`, whose head and scale are used, or a :class:`~pnml.Guard`, which is fitted too.
-            A guard's model is sent to the workers, which must be able to import its classes.
+        head: a :class:`~pnml.Detector`, whose head, scale and ``layer_names`` are used, or a :class:`~pnml.Guard`,
+            which is fitted too. Without ``layer_names`` all features of earlier layers in the files are used. A guard's
+            model is sent to the workers, which must be able to import its classes.
         preparation: the processing of images before the model; scaling to [0, 1] alone when left out.
         batch_size: the number of images that go through the model at once.
         cpus: the number of cores to use when a new Ray is started on this machine.
@@ -70,7 +71,9 @@ def fit(
 
     >>> detector = fit("s3://bucket/train", Detector(weight, bias))  # doctest: +SKIP
     """
-    samples = _open(source, head, preparation, batch_size)
+    every = None if head.embedding_scale == "auto" else ()
+    layers = head.layer_names or every if isinstance(head, Detector) else None
+    samples = _open(source, head, layers, preparation, batch_size)
     detector, skipped = fit_samples(samples, head, cpus=cpus, progress=progress)
     _warn_of_skipped(skipped, samples)
     if not isinstance(head, Detector):
@@ -85,6 +88,7 @@ def score(
     *,
     preparation: Preparation | None = None,
     batch_size: int = 128,
+    by_layer: bool = False,
     restart: bool = False,
     cpus: int | None = None,
     progress: bool = True,
@@ -99,6 +103,7 @@ def score(
         out: the folder, a path or a URI; every worker must reach it.
         preparation: as for :func:`fit`.
         batch_size: as for :func:`fit`.
+        by_layer: write the leverage of every layer, too, if the detector reads several.
         restart: delete the scores of an earlier run in the folder instead of resuming it.
         cpus: as for :func:`fit`.
         progress: as for :func:`fit`.
@@ -106,9 +111,10 @@ def score(
     >>> score("s3://bucket/new", detector, "s3://bucket/scores").rows  # doctest: +SKIP
     1000000000
     """
-    samples = _open(source, fitted, preparation, batch_size)
     detector = fitted if isinstance(fitted, Detector) else fitted.fitted()
-    summary = score_samples(samples, detector, path_or_uri(str(out)), restart=restart, cpus=cpus, progress=progress)
+    samples = _open(source, fitted, detector.layer_names, preparation, batch_size)
+    folder = path_or_uri(str(out))
+    summary = score_samples(samples, detector, folder, by_layer=by_layer, restart=restart, cpus=cpus, progress=progress)
     _warn_of_skipped(summary.skipped, samples)
     return summary
 
@@ -120,7 +126,7 @@ def fit_samples(samples: Samples, head: Detector | Guard, *, cpus: int | None = 
 
 def sum_samples(samples: Samples, head: Detector | Guard, *, cpus: int | None = None, progress: bool = True) -> Sums:
     """Sum the statistic of all samples: one partial sum per range, added in a tree on the workers."""
-    job = SumJob(_portable(samples), unit_norm=head.embedding_scale != "natural")
+    job = SumJob(_portable(samples), unfitted(head))
     ranges = worker_ranges(samples)
     with cluster(cpus) as ray:
         add = ray.remote(num_cpus=0, max_retries=-1)(add_tables)  # waits for no core, and is retried like a range
@@ -134,16 +140,17 @@ def score_samples(
     detector: Detector,
     out: PathOrUri,
     *,
+    by_layer: bool = False,
     restart: bool = False,
     cpus: int | None = None,
     progress: bool = True,
 ) -> Summary:
     """Score all samples into a folder of parquet files, one per range; see :func:`score`."""
     store, ranges = PartStore(out, "parquet"), worker_ranges(samples)
-    job = ScoreJob(_portable(samples), detector, store)
+    job = ScoreJob(_portable(samples), detector, store, by_layer)
     summary = Summary()
     with cluster(cpus) as ray:
-        store.begin(manifest(samples, detector, ranges), restart=restart)
+        store.begin(manifest(samples, detector, ranges, by_layer=by_layer), restart=restart)
         for table in track(map_ranges(ray, job, ranges), "score", total=len(ranges), shown=progress):
             for row in ray.get(table).to_pylist():
                 summary += Summary.from_json(row["summary"])
@@ -153,25 +160,29 @@ def score_samples(
 
 
 def _open(
-    source: PathOrUri | Samples, head: Detector | Guard, preparation: Preparation | None, batch_size: int
+    source: PathOrUri | Samples,
+    head: Detector | Guard,
+    layers: Sequence[str] | None,
+    preparation: Preparation | None,
+    batch_size: int,
 ) -> Samples:
     if not isinstance(source, (str, Path)):
         return source
     path = path_or_uri(str(source))
     if isinstance(head, Detector):
-        return open_embeddings(path, head.n_features)
+        return open_embeddings(path, head.n_features, layers)
     return EmbeddedImages(
         open_images(path), batch_size, preparation or Preparation(), guard=head, strict=False, model={}
     )
 
 
 def _portable(samples: Samples) -> Samples:
-    """Return samples that every worker can read; their model is on the CPU, and its head is known."""
+    """Return samples that every worker can read; their model is on the CPU, its head and layers are known."""
     if isinstance(samples, EmbeddingFile) and not samples.reader.starts:
         raise ValueError(f"{samples.path} is no parquet: the engine ray reads parquet files, or folders of them")
     if not isinstance(samples, EmbeddedImages):
         return samples
-    if samples.guard.head_name is None:
+    if samples.guard.head_name is None or samples.guard.found_layers is None:
         for chunk in samples.chunks():
             if len(chunk.ids):
                 break

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from pnml.io.preparation import Preparation
-    from pnml.pytorch.guard import Guard
+    from pnml.pytorch.guard import Guard, Outputs
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class EmbeddedImages(Samples):
 
     Attributes:
         preparation: the processing of an image before the model.
-        guard: around the model; its head is found, or checked if it is named, with the first batch.
+        guard: around the model; its head and layers are found, or checked if they are named, with the first batch.
         strict: raise for an image that does not decode, instead of skipping it.
         model: identifies the model in fingerprints.
     """
@@ -34,8 +34,13 @@ class EmbeddedImages(Samples):
     strict: bool
     model: dict[str, Any]
 
+    @property
+    def layer_names(self) -> tuple[str, ...]:
+        """The names of the layers that the guard watches; known after the first batch."""
+        return self.guard.layers
+
     def chunks(self, start: int = 0) -> Iterator[Chunk]:
-        """Yield the embeddings of the images from number ``start`` on."""
+        """Yield the embeddings and features of the images from number ``start`` on."""
         first_batch = True
         for ids, encoded in self.reader.read(start, self.chunk_rows):
             images = self.preparation.decode(encoded, strict=self.strict)
@@ -44,9 +49,9 @@ class EmbeddedImages(Samples):
             first, start = start, start + len(ids)
             batch = [image for image in images if image is not None]
             if batch:
-                logits, embeddings = self._run(self.preparation.batch(batch), first=first_batch)
+                logits, embeddings, features = self._run(self.preparation.batch(batch), first=first_batch)
                 first_batch = False
-                yield Chunk(start, first + kept, ids[kept], embeddings, logits, skipped)
+                yield Chunk(start, first + kept, ids[kept], embeddings, logits, skipped, tuple(features))
             else:
                 yield Chunk(start, first + kept, ids[kept], np.empty((0, 0)), skipped=skipped)
 
@@ -59,20 +64,23 @@ class EmbeddedImages(Samples):
             "strict": self.strict,
         }
 
-    def _run(self, batch: Tensor, *, first: bool) -> tuple[Tensor, Tensor]:
+    def _run(self, batch: Tensor, *, first: bool) -> Outputs:
         import torch
 
-        from pnml.pytorch.head import HeadNotFoundError, find_head, unwrapped
+        from pnml.pytorch.head import HeadNotFoundError
+        from pnml.pytorch.layers import LayersNotFoundError
 
         reference = next(self.guard.model.parameters(), batch)
         batch = batch.to(reference.device, reference.dtype)
         try:
             with self.guard.eval_no_grad():
                 if first:
-                    self.guard.head_name = find_head(unwrapped(self.guard.model), (batch,), named=self.guard.head_name)
+                    self.guard.find((batch,), {})
                 return self.guard.run((batch,), {})
         except HeadNotFoundError as error:
             raise ValueError(f"{error}\nOn the command line: pnml fit --head-layer NAME") from error
+        except LayersNotFoundError as error:
+            raise ValueError(f"{error}\nOn the command line: pnml fit --layers last") from error
         except torch.OutOfMemoryError:
             raise
         except (RuntimeError, TypeError, ValueError) as error:

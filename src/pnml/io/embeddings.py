@@ -12,7 +12,7 @@ from pnml.io.parquet_files import open_embeddings_parquet
 from pnml.io.source import Chunk, Samples
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from pnml.io.paths import PathOrUri
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 1 << 25
 """The memory that a chunk may take, as float64."""
 
-_OPENERS: dict[str, Callable[[Path], RowReader]] = {
+_OPENERS: dict[str, Callable[[Path, Sequence[str] | None], RowReader]] = {
     ".npy": open_npy,
     ".npz": open_npz,
     ".parquet": open_embeddings_parquet,
@@ -30,7 +30,7 @@ _OPENERS: dict[str, Callable[[Path], RowReader]] = {
 
 @dataclass(frozen=True)
 class EmbeddingFile(Samples):
-    """Embeddings of shape (N, M) in a file or a folder of files, read in chunks of bounded memory.
+    """Embeddings of shape (N, M), and features of earlier layers if there are any, read in chunks of bounded memory.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -41,38 +41,50 @@ class EmbeddingFile(Samples):
     [(3, 3)]
     """
 
+    @property
+    def layer_names(self) -> tuple[str, ...]:
+        """The names of the layers whose features the file holds, those that were not asked for left out."""
+        return tuple(name for name, _ in self.reader.layers)
+
     def chunks(self, start: int = 0) -> Iterator[Chunk]:
         """Yield the rows from ``start`` on."""
+        ends = np.cumsum(self.reader.widths)[:-1]
         for ids, rows in self.reader.read(start, self.chunk_rows):
             positions = np.arange(start, start + len(rows))
             start += len(rows)
-            yield Chunk(start, positions, ids, rows)
+            embeddings, *features = np.split(rows, ends, axis=1)
+            yield Chunk(start, positions, ids, embeddings, features=tuple(features))
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what identifies the file."""
         return {"input": self.reader.fingerprint()}
 
 
-def open_embeddings(path: PathOrUri, n_features: int | None = None) -> EmbeddingFile:
+def open_embeddings(
+    path: PathOrUri, n_features: int | None = None, layers: Sequence[str] | None = None
+) -> EmbeddingFile:
     """Open embeddings: an ``.npy``, ``.npz`` or ``.parquet`` file, a folder of ``.parquet`` files, or a URI of parquet.
 
-    The files of a folder are one table, in the order of their paths.
+    The files of a folder are one table, in the order of their paths. Features of earlier layers are further arrays of
+    an ``.npz``, or list columns of a ``.parquet``, named ``features.`` and the layer's name.
 
     Args:
         path: a path or a URI.
         n_features: the width that embeddings must have; any when None.
+        layers: names of the layers whose features to read; all that are there when None, none when empty.
     """
     if isinstance(path, str) or path.is_dir():
-        reader = open_embeddings_parquet(path)
+        reader = open_embeddings_parquet(path, layers)
     elif path.suffix in _OPENERS:
-        reader = _OPENERS[path.suffix](path)
+        reader = _OPENERS[path.suffix](path, layers)
     else:
         raise ValueError(f"{path} is no file of embeddings: expected one of {', '.join(_OPENERS)}, or a folder")
-    if reader.count == 0 or reader.width == 0:
-        raise ValueError(f"{path} is empty: {reader.count} rows of {reader.width} features")
+    if reader.count == 0 or 0 in reader.widths:
+        widths = " + ".join(map(str, reader.widths))
+        raise ValueError(f"{path} is empty: {reader.count} rows of {widths} features")
     if n_features not in {None, reader.width}:
         raise ValueError(
             f"{path} has embeddings of {reader.width} features, the head takes {n_features}: they are of another layer "
             "or another network"
         )
-    return EmbeddingFile(reader, chunk_rows=max(1, CHUNK_BYTES // (8 * reader.width)))
+    return EmbeddingFile(reader, chunk_rows=max(1, CHUNK_BYTES // (8 * sum(reader.widths))))

@@ -10,18 +10,23 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from pnml.io.feature_columns import PREFIX, choose_layers
 from pnml.io.fingerprint import fingerprint_path
 from pnml.io.source import RowReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
 
-def open_npy(path: Path) -> RowReader:
-    """Open an ``.npy`` of shape (N, M) as a memory map, of which only the requested rows are read."""
+def open_npy(path: Path, layers: Sequence[str] | None = None) -> RowReader:
+    """Open an ``.npy`` of shape (N, M) as a memory map, of which only the requested rows are read.
+
+    It holds embeddings alone: naming ``layers`` raises ``ValueError``.
+    """
+    choose_layers(path, (), layers)
     try:
         rows = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
@@ -38,14 +43,21 @@ def open_npy(path: Path) -> RowReader:
     return RowReader(path, count, read, partial(fingerprint_path, path), width=width)
 
 
-def open_npz(path: Path) -> RowReader:
-    """Open an ``.npz`` with ``embedding``, (N, M), and optionally ``id``, (N,); a single array may have any name."""
+def open_npz(path: Path, layers: Sequence[str] | None = None) -> RowReader:
+    """Open an ``.npz`` with ``embedding``, (N, M), and optionally ``id``, (N,); a single array may have any name.
+
+    Features of earlier layers are arrays ``features.NAME``, (N, features of that layer), one for each layer.
+
+    Args:
+        path: the file.
+        layers: names of the layers whose features to read; all that are there when None.
+    """
     headers: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {}
     with _archive(path) as archive:
         for member in archive.namelist():
             with archive.open(member) as file:
                 headers[member.removesuffix(".npy")] = _read_header(path, file)
-    others = [name for name in headers if name != "id"]
+    others = [name for name in headers if name != "id" and not name.startswith(PREFIX)]
     name = "embedding" if "embedding" in headers else others[0] if len(others) == 1 else None
     if name is None:
         raise ValueError(f"{path} holds the arrays {others}: name the one to use 'embedding'")
@@ -53,16 +65,25 @@ def open_npz(path: Path) -> RowReader:
     if "id" in headers and headers["id"][0] != (count,):
         raise ValueError(f"'id' in {path} has shape {headers['id'][0]}: expected one for each of {count} rows")
 
+    chosen = choose_layers(path, headers, layers)
+    members = [name, *(PREFIX + layer for layer in chosen)]
+    shapes = [_matrix_shape(path, *headers[member]) for member in members]
+    for member, (rows, _) in zip(members, shapes, strict=True):
+        if rows != count:
+            raise ValueError(f"{member!r} in {path} has {rows} rows, where there are {count} embeddings")
+
     def read(start: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         with _archive(path) as archive:
-            batches = _batches(path, archive, name, start, size)
+            arrays = [_batches(path, archive, member, start, size) for member in members]
+            batches = (parts[0] if len(parts) == 1 else np.hstack(parts) for parts in zip(*arrays, strict=True))
             if "id" in headers:
                 yield from zip(_batches(path, archive, "id", start, size), batches, strict=True)
             else:
                 for first, batch in zip(range(start, count, size), batches, strict=True):
                     yield np.arange(first, first + len(batch)), batch
 
-    return RowReader(path, count, read, partial(fingerprint_path, path), width=width)
+    widths = tuple((layer, width) for layer, (_, width) in zip(chosen, shapes[1:], strict=True))
+    return RowReader(path, count, read, partial(fingerprint_path, path), width=width, layers=widths)
 
 
 @contextmanager

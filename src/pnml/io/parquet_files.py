@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pnml.backend.extras import require
+from pnml.io.feature_columns import PREFIX, choose_layers
 from pnml.io.fingerprint import fingerprint_path
 from pnml.io.paths import PathOrUri, find_parquet_files
 from pnml.io.source import RowReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -127,44 +128,60 @@ def table_ids(table: Any, first: int) -> NDArray[Any]:
     return np.asarray(column.cast(arrow.string()).to_pylist(), dtype=np.str_)
 
 
-def open_embeddings_parquet(path: PathOrUri) -> RowReader:
-    """Open embeddings in a list column ``embedding``, or in all floating-point columns in order; ``id`` is optional."""
+def open_embeddings_parquet(path: PathOrUri, layers: Sequence[str] | None = None) -> RowReader:
+    """Open embeddings in a list column ``embedding``, or in all floating-point columns in order; ``id`` is optional.
+
+    Features of earlier layers are list columns ``features.NAME``, one for each layer.
+
+    Args:
+        path: the file, or a folder of files.
+        layers: names of the layers whose features to read; all that are there when None.
+    """
     types = require("pyarrow.types", extra="parquet", what="reading parquet")
     files = open_parquet(path)
     schema = files.schema
     listed = "embedding" in schema.names
-    features = ["embedding"] if listed else [f.name for f in schema if types.is_floating(f.type) and f.name != "id"]
-    if not features:
+    single = [f.name for f in schema if types.is_floating(f.type) and f.name != "id" and not f.name.startswith(PREFIX)]
+    if not listed and not single:
         found = ", ".join(f"{field.name} ({field.type})" for field in schema)
         raise ValueError(f"{path} has neither a list column 'embedding' nor floating-point columns, only {found}")
-    columns = [*features, *(["id"] if "id" in schema.names else [])]
-    width = len(features)
-    if listed:
-        kind = schema.field("embedding").type
-        if not (types.is_fixed_size_list(kind) or types.is_list(kind) or types.is_large_list(kind)):
-            raise ValueError(f"'embedding' in {path} is {kind}: expected a list of numbers in every row")
-        width = next((len(table.column(0)[0].as_py() or ()) for _, table in files.tables(features, 0, 1)), 0)
+    chosen = choose_layers(path, schema.names, layers)
+    lists = [*(["embedding"] if listed else []), *(PREFIX + layer for layer in chosen)]
+    widths = _list_widths(path, files, lists)
+    columns = [*lists, *([] if listed else single), *(["id"] if "id" in schema.names else [])]
 
     def read(start: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         for first, table in files.tables(columns, start, size):
-            rows = (
-                _stack_lists(path, table.column("embedding"), width, first)
-                if listed
-                else np.column_stack([table.column(name).to_numpy() for name in features])
-            )
-            yield table_ids(table, first), rows
+            parts = [_stack_lists(path, name, table.column(name), widths[name], first) for name in lists]
+            if not listed:
+                parts.insert(0, np.column_stack([table.column(name).to_numpy() for name in single]))
+            yield table_ids(table, first), parts[0] if len(parts) == 1 else np.hstack(parts)
 
-    return RowReader(path, files.count, read, partial(fingerprint_path, path), files.starts, width)
+    width = widths["embedding"] if listed else len(single)
+    named = tuple((layer, widths[PREFIX + layer]) for layer in chosen)
+    return RowReader(path, files.count, read, partial(fingerprint_path, path), files.starts, width, named)
 
 
-def _stack_lists(path: PathOrUri, column: Any, width: int, first: int) -> NDArray[Any]:
+def _list_widths(path: PathOrUri, files: ParquetFiles, columns: list[str]) -> dict[str, int]:
+    """Return the lengths of the lists in the first row; 0 without rows."""
+    types = require("pyarrow.types", extra="parquet", what="reading parquet")
+    for name in columns:
+        kind = files.schema.field(name).type
+        if not (types.is_fixed_size_list(kind) or types.is_list(kind) or types.is_large_list(kind)):
+            raise ValueError(f"{name!r} in {path} is {kind}: expected a list of numbers in every row")
+    table = next((table for _, table in files.tables(columns, 0, 1)), None) if columns else None
+    return {name: 0 if table is None else len(table.column(name)[0].as_py() or ()) for name in columns}
+
+
+def _stack_lists(path: PathOrUri, name: str, column: Any, width: int, first: int) -> NDArray[Any]:
     """Return the lists of a column as the rows of a matrix."""
     compute = require("pyarrow.compute", extra="parquet", what="reading parquet")
     lengths = compute.fill_null(compute.list_value_length(column), 0).to_numpy()
     odd = lengths != width
     if odd.any():
         row = int(odd.argmax())
+        where = "" if name == "embedding" else f" in {name!r}"
         raise ValueError(
-            f"row {first + row} of {path}, counted from 0, has {lengths[row]} features where row 0 has {width}"
+            f"row {first + row} of {path}, counted from 0, has {lengths[row]} features{where} where row 0 has {width}"
         )
     return np.asarray(compute.list_flatten(column).to_numpy()).reshape(len(column), width)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from pnml.core.detector import Detector
     from pnml.core.result import Result
     from pnml.io.store import Columns
 
@@ -28,18 +30,56 @@ _DTYPES: dict[str, type[Any]] = {
 }
 
 
-def score_columns(ids: NDArray[Any], result: Result) -> Columns:
-    """Return the table of scores of a batch; p_value and is_ood once the detector is calibrated."""
-    values = {name: getattr(result, name) for name in _DTYPES if name != "probability"}
-    values["probability"] = to_numpy(result.probabilities).max(axis=-1)
-    found = {name: to_numpy(values[name], dtype) for name, dtype in _DTYPES.items() if values[name] is not None}
-    return {"id": ids, **found}
+LEVERAGE = "leverage."
+"""Begins the names of columns that hold the leverage of one layer."""
+
+STRANGEST = "strangest_layer"
+"""The name of the column that names the layer with the largest leverage."""
+
+EMBEDDING = "embedding"
+"""What the last layer's input is called beside the names of earlier layers."""
 
 
-def empty_columns(ids: NDArray[Any], *, is_calibrated: bool) -> Columns:
-    """Return a table of scores without rows, for a batch without a decodable image."""
-    names = [name for name in _DTYPES if is_calibrated or name not in {"p_value", "is_ood"}]
-    return {"id": ids, **{name: np.empty(0, _DTYPES[name]) for name in names}}
+@dataclass(frozen=True)
+class ScoreTable:
+    """Which columns a table of scores has.
+
+    Attributes:
+        is_calibrated: p_value and is_ood.
+        layer_names: of the earlier layers that the detector reads; with any, the strangest layer of every sample.
+        by_layer: the leverage of every layer, too.
+    """
+
+    is_calibrated: bool
+    layer_names: tuple[str, ...] = ()
+    by_layer: bool = False
+
+    @classmethod
+    def of(cls, detector: Detector, *, by_layer: bool = False) -> ScoreTable:
+        """Return the columns for the scores of a detector."""
+        return cls(detector.threshold is not None, detector.layer_names, by_layer)
+
+    def columns(self, ids: NDArray[Any], result: Result) -> Columns:
+        """Return the scores of a batch."""
+        values = {name: getattr(result, name) for name in _DTYPES if name != "probability"}
+        values["probability"] = to_numpy(result.probabilities).max(axis=-1)
+        found = {name: to_numpy(values[name], dtype) for name, dtype in _DTYPES.items() if values[name] is not None}
+        if not self.layer_names:
+            return {"id": ids, **found}
+        return {"id": ids, **found, **self._layers(to_numpy(result.leverage_by_layer, np.float64))}
+
+    def empty(self, ids: NDArray[Any]) -> Columns:
+        """Return a table without rows, for a batch without a decodable image."""
+        names = [name for name in _DTYPES if self.is_calibrated or name not in {"p_value", "is_ood"}]
+        layers = self._layers(np.empty((0, 1 + len(self.layer_names)))) if self.layer_names else {}
+        return {"id": ids, **{name: np.empty(0, _DTYPES[name]) for name in names}, **layers}
+
+    def _layers(self, leverages: NDArray[np.float64]) -> Columns:
+        names = np.array([EMBEDDING, *self.layer_names])
+        strangest = {STRANGEST: names[leverages.argmax(axis=1)]}
+        if not self.by_layer:
+            return strangest
+        return strangest | {f"{LEVERAGE}{name}": leverages[:, number] for number, name in enumerate(names)}
 
 
 def score_writer(out: Path) -> Callable[[Path, Iterable[Columns]], None]:

@@ -12,7 +12,7 @@ import numpy as np
 from pnml.backend.arrays import namespace, to_numpy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -32,6 +32,7 @@ class RowReader:
         fingerprint: returns what identifies the file and its content, to notice a change between two runs.
         starts: the rows from which reading can begin without reading earlier ones; any row when empty.
         width: the number M of features of an embedding; 0 for images.
+        layers: names and widths of the earlier layers whose features follow the embedding in every row.
     """
 
     path: PathOrUri
@@ -40,6 +41,12 @@ class RowReader:
     fingerprint: Callable[[], dict[str, Any]]
     starts: tuple[int, ...] = ()
     width: int = 0
+    layers: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """The width of the embedding, followed by those of the earlier layers."""
+        return self.width, *(width for _, width in self.layers)
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,7 @@ class Chunk:
         embeddings: shape (n, M); n is 0 when every image of the chunk was skipped.
         logits: the model's own logits, shape (n, C); None where no model ran.
         skipped: the ids of the images that do not decode.
+        features: of earlier layers, one array of shape (n, features of that layer) for each.
     """
 
     stop: int
@@ -61,6 +69,7 @@ class Chunk:
     embeddings: Array
     logits: Array | None = None
     skipped: tuple[str, ...] = ()
+    features: tuple[Array, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,6 +94,11 @@ class Samples(ABC):
         """The number of samples, images that do not decode included."""
         return self.reader.count
 
+    @property
+    @abstractmethod
+    def layer_names(self) -> tuple[str, ...]:
+        """The names of the earlier layers whose features chunks carry."""
+
     @abstractmethod
     def chunks(self, start: int = 0) -> Iterator[Chunk]:
         """Yield the samples from row ``start`` on."""
@@ -95,19 +109,31 @@ class Samples(ABC):
 
 
 @contextmanager
-def locate_errors(chunk: Chunk, path: PathOrUri) -> Iterator[None]:
-    """Name the row in the file, and its id, when the work on a chunk raises for a value that is not finite."""
+def locate_errors(chunk: Chunk, path: PathOrUri, layer_names: Sequence[str] = ()) -> Iterator[None]:
+    """Name the row in the file, and its id, when the work on a chunk raises for a value that is not finite.
+
+    Args:
+        chunk: what is worked on.
+        path: of the file.
+        layer_names: of the features of the chunk.
+    """
     try:
         yield
     except ValueError as error:
-        x = chunk.embeddings
-        bad = np.argwhere(~to_numpy(namespace(x).isfinite(x), bool))
-        if not len(bad):
-            raise
-        row, column = bad[0]
-        position, name = chunk.positions[row], chunk.ids[row]
-        named = "" if name == position else f" (id {name})"
-        raise ValueError(
-            f"row {position} of {path}, counted from 0{named}, holds {float(x[row, column])} in column {column}: "
-            "repair it"
-        ) from error
+        for number, x in enumerate((chunk.embeddings, *chunk.features)):
+            bad = np.argwhere(~to_numpy(namespace(x).isfinite(x), bool))
+            if not len(bad):
+                continue
+            row, column = bad[0]
+            position, name = chunk.positions[row], chunk.ids[row]
+            named = "" if name == position else f" (id {name})"
+            layer = "" if number == 0 else f" of the features of {_layer_name(layer_names, number - 1)}"
+            raise ValueError(
+                f"row {position} of {path}, counted from 0{named}, holds {float(x[row, column])} in column "
+                f"{column}{layer}: repair it"
+            ) from error
+        raise
+
+
+def _layer_name(names: Sequence[str], number: int) -> str:
+    return repr(names[number]) if number < len(names) else f"layer {number}"
