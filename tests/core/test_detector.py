@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file
 from scipy.special import softmax
 
-from oracles import NOISE, balanced_head, believed, by_pseudo_inverse
+from oracles import NOISE, about_class_means, balanced_head, believed, by_pseudo_inverse
 from pnml import Correlation, Detector, Result
 from pnml.core.detector import ZeroEmbeddingWarning
 
@@ -43,18 +44,27 @@ def problem(seed: int = 0, *, rank: int = 12, count: int = 200) -> tuple[Matrix,
     return rng.normal(size=(5, 12)), rng.normal(size=5), train, np.vstack([seen, unseen])
 
 
+def expected_of(detector: Detector, train: Matrix, x: Matrix, **kwargs: Any) -> dict[str, Matrix]:
+    """Give every field by the oracle of the detector's scale, at the length and with the ridges that it chose."""
+    at = detector.embedding_length, detector.scaled_head[1]
+    if detector.geometry is None:
+        return by_pseudo_inverse(detector.weight, detector.bias, train, x, detector.embedding_scale, at=at)
+    ridges = detector.geometry.scatters[0].ridge, detector.geometry.background.ridge
+    return about_class_means(detector.weight, detector.bias, [train], [x], ridges, at=at, **kwargs)
+
+
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("rank", [12, 7])
 @pytest.mark.parametrize("count", [200, 9])
-def test_every_field_is_what_the_pseudo_inverse_gives(scale: Any, rank: int, count: int) -> None:
+def test_every_field_is_what_its_definition_gives(scale: Any, rank: int, count: int) -> None:
     weight, bias, train, x = problem(rank=rank, count=count)
     detector = Detector(weight, bias, embedding_scale=scale).fit(train)
     length, scaled = balanced_head(train, weight, bias) if scale == "auto" else (1.0, bias)
     assert detector.embedding_length == pytest.approx(length, rel=1e-6)
     np.testing.assert_allclose(detector.scaled_head[1], scaled, rtol=1e-6)
-    result, at = detector(x), (detector.embedding_length, detector.scaled_head[1])
-    for name, expected in by_pseudo_inverse(weight, bias, train, x, scale, at=at).items():
-        np.testing.assert_allclose(getattr(result, name), expected, rtol=1e-8, atol=1e-12, err_msg=name)
+    result, rtol = detector(x), 1e-5 if scale == "auto" and min(rank, count) < 12 else 1e-8
+    for name, expected in expected_of(detector, train, x).items():  # in the null space, W is known to rounding / ridge
+        np.testing.assert_allclose(getattr(result, name), expected, rtol=rtol, atol=1e-12, err_msg=name)
 
 
 def test_the_shorthands_give_the_fields_of_the_result() -> None:
@@ -84,7 +94,8 @@ def test_fit_in_parts_and_merged_is_fit_at_once(cuts: list[int], scale: Any) -> 
     parts, merged = Detector(weight, bias, embedding_scale=scale), Detector(weight, bias, embedding_scale=scale)
     for rows in np.split(train, cuts):
         parts.partial_fit(rows)
-        merged.merge(Correlation(unit_norm=scale != "natural").update(rows))
+        part = Correlation(unit_norm=scale != "natural", n_classes=5 if scale == "auto" else 0)
+        merged.merge(part.update(rows, (rows @ weight.T + bias).argmax(axis=1)))
     assert parts.correlation.count == merged.correlation.count == 200
     np.testing.assert_allclose(parts.score(x), whole.score(x), rtol=1e-9)
     np.testing.assert_allclose(merged.score(x), whole.score(x), rtol=1e-9)
@@ -199,7 +210,7 @@ def test_arrays_of_any_library_come_out_as_they_went_in(library: str, dtype: str
     detector.calibrate(convert(train.astype(dtype)))
     assert detector.embedding_length == pytest.approx(length, rel=1e-6)
     np.testing.assert_allclose(detector.scaled_head[1], scaled, rtol=1e-5)
-    expected = by_pseudo_inverse(weight, bias, train, x, at=(detector.embedding_length, detector.scaled_head[1]))
+    expected = expected_of(detector, train, x)
     rows = convert(x.astype(dtype))
     result = detector(rows)
     for name in ("logits", "prediction", "probabilities", "pnml_probabilities", "xtg", "regret", "p_value", "is_ood"):
@@ -207,7 +218,7 @@ def test_arrays_of_any_library_come_out_as_they_went_in(library: str, dtype: str
     for name in ("logits", "probabilities", "pnml_probabilities", "xtg", "regret"):
         values = getattr(result, name)
         assert values.dtype == rows.dtype
-        tolerance = 1e-4 if dtype == "float32" else 1e-9
+        tolerance = 1e-3 if dtype == "float32" else 1e-8
         np.testing.assert_allclose(np.from_dlpack(values), expected[name], rtol=tolerance, atol=tolerance)
     assert np.from_dlpack(result.prediction).tolist() == expected["prediction"].tolist()
 
@@ -223,8 +234,14 @@ def test_half_precision_embeddings_are_not_computed_with_in_half_precision(libra
 
 
 def test_plain_lists_and_integers_will_do() -> None:
-    detector = Detector([[1, 0], [0, 1]], [0, 0]).fit([[1, 0], [0, 1]])
+    detector = Detector([[1, 0], [0, 1]], [0, 0], embedding_scale="paper").fit([[1, 0], [0, 1]])
     np.testing.assert_allclose(detector([[2, 0]]).xtg, [0.5])
+    rows = [[1, 0], [3, 1], [0, 1], [1, 2]]
+    layers = [[[1], [2], [3], [4]], [[0, 1], [1, 0], [1, 1], [2, 1]]]
+    deep = Detector([[1, 0], [0, 1]]).fit(rows, features=layers, labels=[0, 0, 1, 1])
+    arrays = [np.array(layer, dtype=float) for layer in layers]
+    again = Detector(np.eye(2)).fit(np.array(rows, dtype=float), features=arrays, labels=np.array([0, 0, 1, 1]))
+    np.testing.assert_array_equal(deep.score(rows, features=layers), again.score(rows, features=arrays))
 
 
 def test_calibration_sets_the_asked_for_threshold_and_more_data_drops_it() -> None:
@@ -237,14 +254,12 @@ def test_calibration_sets_the_asked_for_threshold_and_more_data_drops_it() -> No
     assert detector.partial_fit(train[100:]).threshold is None
 
 
-@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("scale", ["paper", "natural"])
 def test_leave_one_out_scores_are_those_of_detectors_that_never_saw_the_row(scale: Any) -> None:
-    """But for the length of "auto", which is that of all rows."""
     weight, bias, train, _ = problem(count=40)
     detector = Detector(weight, bias, embedding_scale=scale).fit(train)
-    at = detector.embedding_length, detector.scaled_head[1]
     left_out = [
-        by_pseudo_inverse(weight, bias, np.delete(train, i, axis=0), train[i : i + 1], scale, at=at)["regret"][0]
+        by_pseudo_inverse(weight, bias, np.delete(train, i, axis=0), train[i : i + 1], scale)["regret"][0]
         for i in range(40)
     ]
     threshold = detector.calibrate(train, leave_one_out=True)
@@ -252,13 +267,12 @@ def test_leave_one_out_scores_are_those_of_detectors_that_never_saw_the_row(scal
     assert threshold.source == "leave-one-out"
 
 
-@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("scale", ["paper", "natural"])
 def test_a_row_alone_in_its_direction_is_outside_without_itself(scale: Any) -> None:
     train = np.vstack([np.eye(3)[:2], np.eye(3)[:2], np.eye(3)[2:]])
     detector = Detector(np.eye(3), embedding_scale=scale).fit(train)
     threshold = detector.calibrate(train, false_alarm_rate=0.2, leave_one_out=True)
-    length = balanced_head(train, np.eye(3), np.zeros(3))[0] if scale == "auto" else 1.0
-    p = believed(length * np.eye(3)[0], scale)
+    p = believed(np.eye(3)[0], scale)
     np.testing.assert_allclose(threshold.scores[-1], np.log((1 / (2 - p)).sum()))
 
 
@@ -319,7 +333,9 @@ def test_a_result_says_what_it_holds() -> None:
     weight, bias, train, x = problem()
     result = Detector(weight, bias).fit(train)(x)
     assert isinstance(result, Result)
-    assert repr(result) == "Result(40 samples: logits, prediction, probabilities, pnml_probabilities, xtg, regret)"
+    assert repr(result) == (
+        "Result(40 samples: logits, prediction, probabilities, pnml_probabilities, xtg, leverage_by_layer, regret)"
+    )
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -328,8 +344,12 @@ def test_the_file_is_plain_safetensors_with_readable_metadata(tmp_path: Path, sc
     detector = Detector(weight, bias, embedding_scale=scale).fit(train)
     detector.save(tmp_path / "detector.safetensors")
     kept = load_file(tmp_path / "detector.safetensors")
-    sample = {"sample", "sample_keys"} if scale == "auto" else set()
-    assert set(kept) == {"bias", "eigenvalues", "eigenvectors", "weight"} | sample
+    geometry = {"eigenvalues", "eigenvectors"}
+    if scale == "auto":
+        parts = itertools.product(("eigenvalues", "eigenvectors", "typical"), ("0", "background"))
+        geometry = {f"{name}.{key}" for name, key in parts} | {"class_counts", "class_sums"}
+        geometry |= {"sample", "sample_keys", "sample_classes"}
+    assert set(kept) == {"bias", "weight"} | geometry
     with safe_open(tmp_path / "detector.safetensors", framework="numpy") as file:
         info = json.loads(file.metadata()["info"])
     assert (info["count"], info["embedding_scale"], info["head_digest"]) == (200, scale, detector.head_digest)

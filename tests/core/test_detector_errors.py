@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,9 +11,11 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from oracles import by_pseudo_inverse
+from oracles import NOISE, balanced_head, by_pseudo_inverse
 from pnml import Correlation, Detector
+from pnml.backend.state import save_state
 from pnml.core.detector import FewRowsWarning
+from pnml.core.sample import RowSample
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,10 +80,18 @@ def test_statistics_that_do_not_fit_are_not_merged() -> None:
     detector = fitted()
     with pytest.raises(ValueError, match="unit norm"):
         detector.merge(Correlation().update(np.ones((1, 12))))
-    narrow = Correlation(unit_norm=True).update(np.ones((1, 5)))
+    narrow = Correlation(unit_norm=True, n_classes=5).update(np.ones((1, 4)), [0])
     for receiver in (detector, Detector(detector.weight)):
-        with pytest.raises(ValueError, match=r"12 and 5|5 and 12"):
+        with pytest.raises(ValueError, match="width 12 and 4"):
             receiver.merge(narrow)
+        with pytest.raises(ValueError, match="of 5 and 0 classes: make both with the same n_classes"):
+            receiver.merge(Correlation(unit_norm=True).update(TRAIN))
+    deep = Correlation((12, 3), unit_norm=True, n_classes=5).update(np.ones((1, 15)), [0])
+    with pytest.raises(ValueError, match=r"width 12 and 12 \+ 3"):
+        detector.merge(deep)
+    with pytest.raises(ValueError, match="features of earlier layers need embedding_scale=\"auto\", got 'paper'"):
+        Detector(WEIGHT, embedding_scale="paper").merge(deep)
+    assert (detector.score(TRAIN) == fitted().score(TRAIN)).all()
 
 
 def test_files_that_hold_no_whole_detector_are_refused(tmp_path: Path) -> None:
@@ -101,16 +112,24 @@ def test_files_that_hold_no_whole_detector_are_refused(tmp_path: Path) -> None:
         Detector.load(path)
     with safe_open(whole, framework="numpy") as file:
         metadata = file.metadata()
-    save_file(load_file(whole), path, metadata | {"version": "2", "written_by": "pnml 9.0"})
-    with pytest.raises(ValueError, match=r"format 2, written by pnml 9\.0; .* reads up to format 1: pip install -U"):
+    save_file(load_file(whole), path, metadata | {"version": "3", "written_by": "pnml 9.0"})
+    with pytest.raises(ValueError, match=r"format 3, written by pnml 9\.0; .* reads up to format 2: pip install -U"):
         Detector.load(path)
     with pytest.raises(FileNotFoundError):
         Detector.load(tmp_path / "nowhere.safetensors")
 
 
-def test_too_few_rows_are_announced() -> None:
+@pytest.mark.parametrize("scale", ["paper", "natural"])
+def test_too_few_rows_for_the_leverage_of_the_paper_are_announced(scale: Any) -> None:
     rows = np.random.default_rng(0).normal(size=(5, 8))
-    with pytest.warns(FewRowsWarning, match="5 training rows for 8 features"):
+    with pytest.warns(FewRowsWarning, match=r"5 training rows for 8 features .* take embedding_scale=\"auto\""):
+        Detector(np.eye(8), embedding_scale=scale).fit(rows).score(rows)
+
+
+def test_few_rows_are_no_reason_for_a_warning_with_auto() -> None:
+    rows = np.random.default_rng(0).normal(size=(5, 8))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FewRowsWarning)
         Detector(np.eye(8)).fit(rows).score(rows)
 
 
@@ -141,14 +160,64 @@ def test_files_from_before_the_bias_shrank_along_score_as_they_did(tmp_path: Pat
     np.testing.assert_array_equal(loaded.scaled_head[1], np.arange(5.0))
 
 
+def first_version(folder: Path, *, lacking: tuple[str, ...] = ()) -> tuple[Path, tuple[float, Matrix]]:
+    """Write a file of the first version, whose leverage was that of all rows as one; give it and its scaled head."""
+    bias = np.arange(5.0)
+    length, scaled = balanced_head(TRAIN, WEIGHT, bias)
+    units = TRAIN / np.linalg.norm(TRAIN, axis=1, keepdims=True)
+    eigenvalues, eigenvectors = np.linalg.eigh(units.T @ units)
+    sample = RowSample.of(TRAIN).arrays()
+    arrays = {"weight": WEIGHT, "bias": bias, "eigenvalues": eigenvalues[::-1], "eigenvectors": eigenvectors[:, ::-1]}
+    info = {
+        "count": len(TRAIN),
+        "left_out": 0,
+        "norm_sum": float(np.linalg.norm(TRAIN, axis=1).sum()),
+        "embedding_scale": "auto",
+        "embedding_length": length,
+        "bias_scale": float(scaled[1] / bias[1]),
+        "label_noise": NOISE,
+        "head_digest": Detector(WEIGHT, bias).head_digest,
+        "threshold": None,
+    }
+    path = folder / "first.safetensors"
+    save_state(path, "pnml.detector", 1, arrays | sample, {k: v for k, v in info.items() if k not in lacking})
+    return path, (length, scaled)
+
+
+def test_files_of_the_first_version_score_as_they_did(tmp_path: Path) -> None:
+    """By total leverage; also after more rows, when saved anew, and when left out; a new fit is of the new form."""
+    path, at = first_version(tmp_path)
+    loaded = Detector.load(path)
+    x = np.vstack([TRAIN, np.random.default_rng(2).normal(size=(50, 12))])
+    assert (loaded.geometry, loaded.layer_names, loaded.embedding_scale) == (None, (), "auto")
+    expected = by_pseudo_inverse(WEIGHT, loaded.bias, TRAIN, x, at=at)
+    loaded.save(tmp_path / "again.safetensors")
+    for one in (loaded, Detector.load(tmp_path / "again.safetensors")):
+        for name in ("regret", "xtg", "pnml_probabilities", "prediction"):
+            np.testing.assert_allclose(getattr(one(x), name), expected[name], rtol=1e-9, err_msg=name)
+        np.testing.assert_allclose(one(x).leverage_by_layer[:, 0], expected["xtg"] / (1 - expected["xtg"]), rtol=1e-8)
+        np.testing.assert_allclose(one.score(x.astype(np.float32)), expected["regret"], rtol=0.01)
+    left_out = [
+        by_pseudo_inverse(WEIGHT, loaded.bias, np.delete(TRAIN, i, axis=0), TRAIN[i : i + 1], at=at)["regret"][0]
+        for i in range(20)
+    ]
+    np.testing.assert_allclose(loaded.score(TRAIN[:20], leave_one_out=True), left_out, rtol=1e-9)
+    more = Detector.load(path).partial_fit(x[200:])
+    assert more.correlation.count == 250
+    again = by_pseudo_inverse(WEIGHT, loaded.bias, x, x, at=(more.embedding_length, more.scaled_head[1]))
+    np.testing.assert_allclose(more.score(x), again["regret"], rtol=1e-9)
+    with pytest.raises(ValueError, match="cannot merge Correlations of 0 and 5 classes"):
+        loaded.merge(fitted().correlation)
+    new = Detector(WEIGHT, loaded.bias).fit(TRAIN)
+    np.testing.assert_array_equal(loaded.fit(TRAIN).score(x), new.score(x))
+    assert not np.allclose(new.score(x), expected["regret"], rtol=1e-3)
+
+
 def test_files_from_before_label_noise_score_as_they_did(tmp_path: Path) -> None:
     """As of norm 1 with a head of their length, which "paper" believes entirely; also when saved anew."""
-    detector = Detector(WEIGHT, np.arange(5.0)).fit(TRAIN)
-    loaded = older(detector, tmp_path, "label_noise")
-    expected = by_pseudo_inverse(*detector.scaled_head, TRAIN, TRAIN, "paper")["regret"]
-    again = older(loaded, tmp_path)
-    for one in (loaded, again):
+    path, (length, scaled) = first_version(tmp_path, lacking=("label_noise",))
+    loaded = Detector.load(path)
+    expected = by_pseudo_inverse(length * WEIGHT, scaled, TRAIN, TRAIN, "paper")["regret"]
+    for one in (loaded, older(loaded, tmp_path)):
         assert (one.embedding_scale, one.label_noise) == ("auto", 0.0)
         np.testing.assert_allclose(one.score(TRAIN), expected, rtol=1e-9)
-    assert not np.allclose(detector.score(TRAIN), expected, rtol=1e-3)
-    np.testing.assert_array_equal(loaded.fit(TRAIN).score(TRAIN), detector.score(TRAIN))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 from scipy.stats import entropy
 
-from oracles import balanced_head, by_pseudo_inverse
+from oracles import about_class_means, balanced_head
 from pnml import Correlation, Detector
 from pnml.core.scaling import balanced_length
 
@@ -93,7 +93,10 @@ def test_the_regret_is_that_of_embeddings_of_this_length(seed: int) -> None:
     assert detector.embedding_length == pytest.approx(length, rel=1e-6)
     np.testing.assert_allclose(detector.scaled_head[1], scaled, rtol=1e-6)
     at = detector.embedding_length, detector.scaled_head[1]
-    expected = by_pseudo_inverse(weight, bias, rows, fresh, at=at)["regret"]
+    geometry = detector.geometry
+    assert geometry is not None
+    ridges = geometry.scatters[0].ridge, geometry.background.ridge
+    expected = about_class_means(weight, bias, [rows], [fresh], ridges, at=at)["regret"]
     result = detector(fresh)
     np.testing.assert_allclose(result.regret, expected, rtol=1e-9)
     np.testing.assert_allclose(detector.score(fresh), expected, rtol=1e-9)
@@ -127,8 +130,12 @@ def test_a_statistic_without_a_sample_is_refused() -> None:
     rows, weight, bias = problem(3)
     units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     bare = Correlation.restore(units.T @ units, len(rows), 1.0, unit_norm=True)
-    detector = Detector(weight, bias, embedding_scale="auto").merge(bare)
-    with pytest.raises(ValueError, match="sample of the training rows"):
-        detector.score(rows)
+    counts, sums = np.array([300, *[0] * 6]), np.zeros((7, 12))
+    with_classes = Correlation.restore(units.T @ units, len(rows), 1.0, unit_norm=True, classes=(counts, sums))
+    with pytest.raises(ValueError, match="7 and 0 classes"):
+        Detector(weight, bias, embedding_scale="auto").merge(bare)
+    for ask in (lambda d: d.score(rows), lambda d: d.embedding_length):
+        with pytest.raises(ValueError, match="sample of the training rows"):
+            ask(Detector(weight, bias, embedding_scale="auto").merge(with_classes))
     with pytest.raises(ValueError, match="not fitted"):
         _ = Detector(weight, bias, embedding_scale="auto").embedding_length
