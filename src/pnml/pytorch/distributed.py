@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -9,6 +12,11 @@ from torch import Tensor
 from pnml.backend.arrays import to_numpy
 from pnml.core.correlation import Correlation
 from pnml.core.sample import RowSample
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pnml.pytorch.layers import Layer
 
 
 def is_distributed() -> bool:
@@ -21,43 +29,63 @@ def is_first_rank() -> bool:
     return not is_distributed() or dist.get_rank() == 0
 
 
-def agree_over_ranks(head_name: str | None) -> str | None:
-    """Return the name of the head that the ranks with data found; None when none has any."""
+def agree_over_ranks(head_name: str | None, layers: tuple[Layer, ...] | None) -> tuple[str, tuple[Layer, ...]] | None:
+    """Return the name of the head and the layers that the ranks with data found; None when none has any.
+
+    Where a rank had to go on without layers, all do.
+    """
+    mine = None if head_name is None or layers is None else (head_name, layers)
     if not is_distributed():
-        return head_name
-    names: list[str | None] = [None] * dist.get_world_size()
-    dist.all_gather_object(names, head_name)
-    found = sorted({name for name in names if name is not None})
-    if len(found) > 1:
-        raise ValueError(f"the ranks found different heads, {found}: run the same model everywhere, or name its head")
-    return found[0] if found else None
+        return mine
+    every: list[tuple[str, tuple[Layer, ...]] | None] = [None] * dist.get_world_size()
+    dist.all_gather_object(every, mine)
+    found = [one for one in every if one is not None]
+    heads, choices = sorted({head for head, _ in found}), {layers for _, layers in found}
+    if len(heads) > 1:
+        raise ValueError(f"the ranks found different heads, {heads}: run the same model everywhere, or name its head")
+    if () in choices:
+        return heads[0], ()
+    if len(choices) > 1:
+        names = sorted([str(layer) for layer in layers] for layers in choices)
+        raise ValueError(f"the ranks found different layers, {names}: run the same model everywhere, or name them")
+    return (heads[0], choices.pop()) if found else None
 
 
 def sum_over_ranks(statistic: Correlation) -> Correlation:
-    """Add the statistics of all ranks: one all-reduce of M² doubles, and the samples gathered.
+    """Add the statistics of all ranks: one all-reduce of ΣM² doubles and the class sums, and the samples gathered.
 
     A rank without rows takes part all the same.
     """
     if not is_distributed():
         return statistic
-    shapes: list[tuple[int, int, int]] = [(0, 0, 0)] * dist.get_world_size()
-    dist.all_gather_object(shapes, (statistic.count, statistic.left_out, statistic.n_features or 0))
-    counts, left_out, widths = zip(*shapes, strict=True)
-    width, count = max(widths), sum(counts)
-    if any(w not in {0, width} for w in widths):
-        raise ValueError(f"the ranks' embeddings differ in width: {sorted(set(widths))}")
-    device = torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else torch.device("cpu")
-    total = torch.zeros(width * width + 1, dtype=torch.float64)
+    shapes: list[tuple[int, int, tuple[int, ...]]] = [(0, 0, ())] * dist.get_world_size()
+    dist.all_gather_object(shapes, (statistic.count, statistic.left_out, statistic.widths or ()))
+    counts, left_out, _ = zip(*shapes, strict=True)
+    found = sorted({widths for count, _, widths in shapes if count})
+    if len(found) > 1:
+        raise ValueError(f"the ranks' embeddings and features differ in width: {found}")
+    if not found:
+        empty = Correlation(statistic.widths, unit_norm=statistic.unit_norm, n_classes=statistic.n_classes)
+        empty.left_out = sum(left_out)
+        return empty
+    widths, n_classes = found[0], statistic.n_classes
+    sizes = [*(width * width for width in widths), n_classes * sum(widths), n_classes, 1]
+    parts: list[NDArray[np.float64]] = [np.zeros(size) for size in sizes]
     if statistic.count:
-        total[:-1] = torch.from_numpy(statistic.matrix).flatten()
-        total[-1] = statistic.norm_sum
-    total = total.to(device)
+        matrices = [statistic.layer_matrix(number) for number in range(len(widths))]
+        parts = [*matrices, statistic.class_sums, statistic.class_counts, np.array([statistic.norm_sum])]
+    device = torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else torch.device("cpu")
+    total = torch.from_numpy(np.concatenate([part.ravel().astype(np.float64) for part in parts])).to(device)
     dist.all_reduce(total)
-    held = to_numpy(total)
-    matrix = held[:-1].reshape(width, width)
-    sample = _sample_over_ranks(statistic.sample)
+    *flat, sums, class_counts, norm_sum = np.split(to_numpy(total), np.cumsum(sizes)[:-1])
     return Correlation.restore(
-        matrix, count, held[-1], unit_norm=statistic.unit_norm, sample=sample, left_out=sum(left_out)
+        [matrix.reshape(width, width) for matrix, width in zip(flat, widths, strict=True)],
+        sum(counts),
+        float(norm_sum[0]),
+        unit_norm=statistic.unit_norm,
+        sample=_sample_over_ranks(statistic.sample),
+        left_out=sum(left_out),
+        classes=(class_counts.astype(np.int64), sums.reshape(n_classes, sum(widths))),
     )
 
 

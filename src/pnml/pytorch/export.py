@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from pnml.pytorch.guard import Guard
 
-_CONSTANTS = ("weight", "bias", "whitening", "null_space")
-
 OUTPUTS = ("logits", "probabilities", "regret", "p_value", "is_ood")
 
 
@@ -28,11 +26,11 @@ class GuardGraph(nn.Module):
     """A fitted guard as a module of tensors only: its inputs are the model's, its outputs a tuple.
 
     The outputs are ``logits``, ``probabilities`` and ``regret``, and once the guard is calibrated ``p_value`` and
-    ``is_ood``. A graph cannot raise: a sample whose embedding is not finite gets a regret of NaN and is flagged. The
-    model runs in the mode it is in: put the guard into eval mode before you export the graph yourself.
+    ``is_ood``. A graph cannot raise: a sample whose embedding or features are not finite gets a regret of NaN and is
+    flagged. The model runs in the mode it is in: put the guard into eval mode before you export the graph yourself.
 
     >>> from pnml import guard
-    >>> network = nn.Linear(4, 2)
+    >>> network = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
     >>> images = torch.rand(32, 4)
     >>> graph = GuardGraph(guard(network).fit([images], progress=False).eval())
     >>> [tuple(output.shape) for output in torch.export.export(graph, (images,)).module()(images)]
@@ -44,11 +42,17 @@ class GuardGraph(nn.Module):
     def __init__(self, guard: Guard) -> None:
         super().__init__()
         detector = guard.fitted()
+        if guard.layers and guard.found_layers is None:
+            raise ValueError(
+                "the guard was loaded and has not been run yet: call it once with a batch, to see its layers"
+            )
         self.guard = guard
         self.scoring = detector.model
         self.threshold = detector.threshold
         device, reference = device_of(guard.model), torch.empty(0, dtype=torch.float64)
-        for name, values in zip(_CONSTANTS, self.scoring.constants.to(reference), strict=True):
+        constants = self.scoring.constants.to(reference)
+        self.constant_names = [f"constant{number}" for number in range(len(constants))]
+        for name, values in zip(self.constant_names, constants, strict=True):
             self.register_buffer(name, values.to(device).contiguous(), persistent=False)
         if self.threshold is not None:
             self.register_buffer("scores", torch.tensor(self.threshold.scores, device=device), persistent=False)
@@ -60,11 +64,12 @@ class GuardGraph(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
         """Run the model and its regret on a batch."""
-        logits, embeddings = self.guard.run(args, kwargs)
-        constants = tuple(getattr(self, name) for name in _CONSTANTS)
-        terms = compute_terms(embeddings.double(), constants, self.scoring, torch.finfo(embeddings.dtype).eps)
+        logits, embeddings, features = self.guard.run(args, kwargs)
+        rows = torch.cat([layer.double() for layer in (embeddings, *features)], dim=1)
+        constants = tuple(getattr(self, name) for name in self.constant_names)
+        terms = compute_terms(rows, constants, self.scoring, torch.finfo(embeddings.dtype).eps)
         regret = terms.regret(self.scoring.largest_regret)
-        regret = torch.where(embeddings.isfinite().all(dim=-1), regret, torch.nan)
+        regret = torch.where(rows.isfinite().all(dim=-1), regret, torch.nan)
         regret = regret.to(torch.float64 if embeddings.dtype == torch.float64 else torch.float32)
         outputs = (logits, logits.float().softmax(dim=-1), regret)
         if self.threshold is None:
@@ -89,6 +94,9 @@ def export_onnx(guard: Guard, example: Any, path: str | os.PathLike[str]) -> Pat
     for module in ("onnx", "onnxscript"):
         require(module, extra="onnx", what="pnml.export_onnx")
     args, kwargs = inputs_of(example, device_of(guard.model))
+    if guard.found_layers is None:
+        with guard.eval_no_grad():
+            guard.find(args, kwargs)
     graph = _ByPosition(GuardGraph(guard), kwargs)
     tensors = args or tuple(kwargs[name] for name in graph.names)
     if any(len(tensor) < 2 for tensor in tensors):

@@ -3,31 +3,53 @@
 from __future__ import annotations
 
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from pnml.backend.progress import track
-from pnml.core.correlation import Correlation
 from pnml.core.detector import Detector
 from pnml.core.last_layer import head_digest
-from pnml.pytorch.distributed import agree_over_ranks, gather_over_ranks, is_first_rank, sum_over_ranks
-from pnml.pytorch.head import eager, find_head, linear_layers, logits_of, record_calls, unwrapped
+from pnml.pytorch.distributed import gather_over_ranks, is_first_rank
+from pnml.pytorch.fitting import TrainingPass
+from pnml.pytorch.head import arrays_of, eager, find_head, linear_layers, logits_of, record_calls, unwrapped
+from pnml.pytorch.layers import LayersNotFoundError, check_layer_names, choose_layers, record_layers
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pnml.core.calibration import Threshold
     from pnml.core.result import Result
     from pnml.core.scaling import EmbeddingScale
+    from pnml.pytorch.layers import Layer
 
 _LABELS = ("labels", "label", "targets", "target", "y")
 
 
-def guard(model: nn.Module, *, head: str | None = None, embedding_scale: EmbeddingScale = "auto") -> Guard:
-    """Return a guard around a trained classifier.
+class Outputs(NamedTuple):
+    """What a forward pass of a guarded model gave.
+
+    Attributes:
+        logits: shape (n, C).
+        embeddings: what entered the head, shape (n, M).
+        features: of earlier layers, shape (n, features of that layer) each.
+    """
+
+    logits: Tensor
+    embeddings: Tensor
+    features: list[Tensor]
+
+
+def guard(
+    model: nn.Module,
+    *,
+    head: str | None = None,
+    layers: str | Sequence[str] = "auto",
+    embedding_scale: EmbeddingScale = "auto",
+) -> Guard:
+    """Return a guard around a trained classifier; see :class:`Guard` for the arguments.
 
     >>> network = nn.Sequential(nn.Linear(8, 4), nn.Tanh(), nn.Linear(4, 3))
     >>> images = torch.rand(64, 8, generator=torch.Generator().manual_seed(0))
@@ -35,11 +57,11 @@ def guard(model: nn.Module, *, head: str | None = None, embedding_scale: Embeddi
     >>> guarded(images).regret.shape
     torch.Size([64])
     """
-    return Guard(model, head=head, embedding_scale=embedding_scale)
+    return Guard(model, head=head, layers=layers, embedding_scale=embedding_scale)
 
 
 class Guard(nn.Module):
-    """A trained classifier together with the detector of its last layer.
+    """A trained classifier together with the detector of its last layer and of layers before it.
 
     The model is left as it is: its outputs, mode, hooks, gradients and dtype are the same after every call, which runs
     it in eval mode without gradients. What the guard computes from the embeddings is computed in float64 where the
@@ -49,21 +71,41 @@ class Guard(nn.Module):
         model: a trained classifier with an ``nn.Linear`` as its last layer; its output is the logits as a tensor, or a
             dict or Hugging Face output that holds them.
         head: the name of that layer; found by running the first batch when left out.
+        layers: the earlier layers whose outputs are watched. "auto" chooses about eight, evenly spaced over the depth
+            of the model, by running a few samples of the first batch, or none, with a warning, where there are none to
+            watch; "last" watches the embeddings alone; names of modules are your own choice. ``embedding_scale``
+            "paper" and "natural" are for embeddings alone.
         embedding_scale: see :class:`~pnml.Detector`.
 
     Attributes:
         detector: the fitted :class:`~pnml.Detector`, None before :meth:`fit` or :meth:`load`.
+        found_layers: the layers and the axes of their outputs, None while they are not known.
     """
 
-    def __init__(self, model: nn.Module, *, head: str | None = None, embedding_scale: EmbeddingScale = "auto") -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        head: str | None = None,
+        layers: str | Sequence[str] = "auto",
+        embedding_scale: EmbeddingScale = "auto",
+    ) -> None:
         super().__init__()
         self.model = model
         self.embedding_scale: EmbeddingScale = embedding_scale
         self.detector: Detector | None = None
         self.head_name = head
-        layers = linear_layers(self._plain)
-        if head is not None and head not in layers:
-            raise ValueError(f"head {head!r} is no nn.Linear of the model; its linear layers are {list(layers)}")
+        self.found_layers: tuple[Layer, ...] | None = None
+        self._wanted: str | tuple[str, ...] = layers if isinstance(layers, str) else tuple(layers) or "last"
+        linear = linear_layers(self._plain)
+        if head is not None and head not in linear:
+            raise ValueError(f"head {head!r} is no nn.Linear of the model; its linear layers are {list(linear)}")
+        if isinstance(self._wanted, tuple):
+            check_layer_names(self._plain, self._wanted)
+            if embedding_scale != "auto":
+                raise ValueError(f'layers={list(layers)} need embedding_scale="auto", got {embedding_scale!r}')
+        elif layers not in {"auto", "last"}:
+            raise ValueError(f'layers must be "auto", "last" or a list of names of modules, got {layers!r}')
 
     @property
     def _plain(self) -> nn.Module:
@@ -79,22 +121,43 @@ class Guard(nn.Module):
         assert isinstance(layer, nn.Linear)  # noqa: S101 - checked when it was named or found
         return layer
 
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """The names of the earlier layers that are watched; before the first batch only those that you named."""
+        if self.found_layers is None:
+            return self._wanted if isinstance(self._wanted, tuple) else ()
+        return tuple(str(layer) for layer in self.found_layers)
+
+    @property
+    def may_fall_back(self) -> bool:
+        """Whether layers that cannot be watched are left out with a warning: nobody named them."""
+        return isinstance(self._wanted, str)
+
+    def __repr__(self) -> str:
+        known = self.found_layers is not None or not self.may_fall_back
+        layers = f"layers {list(self.layers) or 'last'}" if known else f"layers {self._wanted}"
+        state = "not fitted"
+        if self.detector is not None:
+            state = f"fitted on {self.detector.correlation.count:,} samples, "
+            state += "not calibrated" if self.detector.threshold is None else f"calibrated: {self.detector.threshold}"
+        return f"Guard({type(self._plain).__name__}, head {self.head_name or 'auto'}, {layers}, {state})"
+
     def fit(self, loader: Iterable[Any], *, progress: bool = True) -> Guard:
-        """Learn the training set's embeddings in one streaming pass, in O(M²) memory.
+        """Learn the training set's embeddings and features in one streaming pass, in O(ΣM²) memory.
 
         Args:
             loader: yields tensors, (input, label) tuples, or dicts that go to the model as keyword arguments, labels
                 left out. Under ``torch.distributed`` each rank passes its own share and all end with the same detector.
             progress: show a progress bar on stderr.
         """
-        statistic = Correlation(unit_norm=self.embedding_scale != "natural")
-        self._each_batch(loader, statistic.update, "fit", progress=progress)
-        self.head_name = agree_over_ranks(self.head_name)
-        statistic = sum_over_ranks(statistic)
-        if statistic.count + statistic.left_out == 0:
-            raise ValueError("the loader yielded no samples: nothing to fit")
-        self.detector = Detector(*_arrays_of(self.head), embedding_scale=self.embedding_scale).merge(statistic)
-        _ = self.detector.subspace  # decomposed now, so that warnings come from here and the first call is fast
+        before, self.found_layers = self.found_layers, None
+        try:
+            training = TrainingPass(self)
+            self._each_batch(loader, training.add, "fit", progress=progress)
+            self.detector = training.finish()
+        except BaseException:
+            self.found_layers = before
+            raise
         return self
 
     def calibrate(
@@ -115,12 +178,12 @@ class Guard(nn.Module):
         """
         detector = self.fitted()
         parts = [torch.empty(0)]
-        self._each_batch(
-            loader,
-            lambda embeddings: parts.append(detector.score(embeddings, leave_one_out=leave_one_out).cpu()),
-            "calibrate",
-            progress=progress,
-        )
+
+        def score(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            _, embeddings, features = self.run(args, kwargs)
+            parts.append(detector.score(embeddings, features=features, leave_one_out=leave_one_out).cpu())
+
+        self._each_batch(loader, score, "calibrate", progress=progress)
         scores = gather_over_ranks(torch.cat(parts))
         if len(scores) == 0:
             raise ValueError("the loader yielded no samples: nothing to calibrate on")
@@ -130,20 +193,23 @@ class Guard(nn.Module):
         """Run the model on what it takes, and return its logits with regrets, p-values and decisions."""
         detector = self.fitted()
         with self.eval_no_grad():
-            logits, embeddings = self.run(args, kwargs)
-            return detector(embeddings, logits=logits)
+            logits, embeddings, features = self.run(args, kwargs)
+            return detector(embeddings, features=features, logits=logits)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the detector to a safetensors file; the model is saved by you, as ever."""
         self.fitted().save(path)
 
     def load(self, path: str | os.PathLike[str]) -> Guard:
-        """Read a detector written by :meth:`save` for this model; one of another last layer is refused."""
+        """Read a detector written by :meth:`save` for this model; one of another last layer is refused.
+
+        Its layers and its ``embedding_scale`` replace those of the guard.
+        """
         detector = Detector.load(path)
         layers = linear_layers(self._plain)
         names = [self.head_name] if self.head_name else list(layers)
         shaped = [name for name in names if layers[name].weight.shape == detector.weight.shape]
-        matches = [name for name in shaped if head_digest(*_arrays_of(layers[name])) == detector.head_digest]
+        matches = [name for name in shaped if head_digest(*arrays_of(layers[name])) == detector.head_digest]
         if not matches:
             raise ValueError(
                 f"{path} was fitted for another last layer: one of {detector.n_features} features and "
@@ -154,8 +220,10 @@ class Guard(nn.Module):
             raise ValueError(
                 f"{path} fits more than one layer of this model: say which, pnml.guard(model, head=...), of {matches}"
             )
+        check_layer_names(self._plain, detector.layer_names)
         self.head_name, self.detector = matches[0], detector
         self.embedding_scale = detector.embedding_scale
+        self._wanted, self.found_layers = detector.layer_names or "last", None
         return self
 
     def fitted(self) -> Detector:
@@ -165,9 +233,14 @@ class Guard(nn.Module):
         return self.detector
 
     def _each_batch(
-        self, loader: Iterable[Any], consume: Callable[[Tensor], object], what: str, *, progress: bool
+        self,
+        loader: Iterable[Any],
+        consume: Callable[[tuple[Any, ...], dict[str, Any]], object],
+        what: str,
+        *,
+        progress: bool,
     ) -> None:
-        """Call ``consume`` with the embeddings of every batch of a loader; an error names the batch."""
+        """Call ``consume`` with the arguments of the model for every batch of a loader; an error names the batch."""
         if isinstance(loader, Tensor):
             raise TypeError(f"expected a loader of batches, got a tensor of shape {tuple(loader.shape)}: wrap it, [x]")
         device = device_of(self.model)
@@ -175,16 +248,28 @@ class Guard(nn.Module):
             for number, batch in enumerate(batches):
                 args, kwargs = inputs_of(batch, device)
                 if number == 0:
-                    self.head_name = find_head(self._plain, args, kwargs, named=self.head_name)
-                _, embeddings = self.run(args, kwargs)
+                    self.find(args, kwargs)
                 try:
-                    consume(embeddings)
+                    consume(args, kwargs)
                 except ValueError as error:
                     raise ValueError(f"batch {number} of the loader: {error}") from error
 
-    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, Tensor]:
-        """Run the model; return its logits and the embeddings that entered its head."""
-        with record_calls(self.head) as calls:
+    def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Find the head, or check it if it is named, and the layers unless they are known, by running the model."""
+        self.head_name = find_head(self._plain, args, kwargs, named=self.head_name)
+        self._find_layers(args, kwargs)
+
+    def _find_layers(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Layer, ...]:
+        if self.found_layers is None:
+            wanted = "last" if self.embedding_scale != "auto" else self._wanted
+            assert self.head_name is not None  # noqa: S101 - found, named or loaded
+            self.found_layers = choose_layers(self._plain, args, kwargs, head=self.head_name, wanted=wanted)
+        return self.found_layers
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outputs:
+        """Run the model; return its logits, the embeddings that entered its head, and the features of its layers."""
+        head, layers = self.head, self._find_layers(args, kwargs)
+        with record_calls(head) as calls, record_layers(self._plain, layers, kwargs) as pooled:
             logits = logits_of(eager(self._plain)(*args, **kwargs))
         entered = [call for call in calls if call.output is logits] or calls
         if len(entered) != 1:
@@ -192,7 +277,15 @@ class Guard(nn.Module):
                 f"{len(entered)} calls of the head {self.head_name!r} with one row per sample were seen in a forward "
                 "pass, where one is expected; a head inside a compiled part of the model is not seen"
             )
-        return logits, entered[0].embeddings
+        embeddings = entered[0].embeddings
+        features = [x for x in pooled if x is not None and x.shape[0] == embeddings.shape[0]]
+        if len(features) < len(layers):
+            bad = [str(n) for n, x in zip(layers, pooled, strict=True) if x is None or len(x) != len(embeddings)]
+            raise LayersNotFoundError(
+                f"layers {bad} did not put out one entry per sample in a forward pass, as they did in the first one: "
+                "name others, pnml.guard(model, layers=[...]), or take layers='last'"
+            )
+        return Outputs(logits, embeddings, features)
 
     @contextmanager
     def eval_no_grad(self) -> Iterator[None]:
@@ -236,8 +329,3 @@ def inputs_of(batch: Any, device: torch.device) -> tuple[tuple[Any, ...], dict[s
         f"the loader yielded {type(batch).__name__}: expected a tensor, an (input, label) tuple, or a dict of keyword "
         "arguments"
     )
-
-
-def _arrays_of(layer: nn.Linear) -> tuple[Tensor, Tensor]:
-    weight, bias = layer.weight.detach(), getattr(layer, "bias", None)
-    return weight, weight.new_zeros(weight.shape[0]) if bias is None else bias.detach()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import get_ident
@@ -15,6 +17,8 @@ from pnml.pytorch.head import eager
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from torch.utils.hooks import RemovableHandle
+
 COUNT = 8
 """How many layers are chosen, where the model has as many."""
 
@@ -27,6 +31,14 @@ _CHANNELS_FIRST = (
     nn.modules.batchnorm._NormBase,  # noqa: SLF001
     nn.GroupNorm,
 )
+
+
+class LayersNotFoundError(ValueError):
+    """Layers of a model cannot be watched, or not in every forward pass."""
+
+
+class LayersNotFoundWarning(UserWarning):
+    """No earlier layers of a model can be watched: its embeddings alone are."""
 
 
 class Layer(NamedTuple):
@@ -74,6 +86,83 @@ class _Node:
         return all(a is b for a, b in zip([self.input, *outputs], [*inputs, self.output], strict=True))
 
 
+def check_layer_names(model: nn.Module, names: Sequence[str]) -> None:
+    """Raise ``ValueError`` for a name that no module of the model has, and for one that is there twice."""
+    known = dict(model.named_modules())
+    for number, name in enumerate(names):
+        if _split(name)[0] not in known or not name:
+            some = [other for other in known if other][:20]
+            raise ValueError(f"layer {name!r} is no module of the model; some of its modules are {some}")
+        if name in names[:number]:
+            raise ValueError(f"layer {name!r} is named twice: name every layer once")
+
+
+def choose_layers(
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], *, head: str, wanted: str | Sequence[str]
+) -> tuple[Layer, ...]:
+    """Return the layers to watch, found by running a model on a few samples of a batch.
+
+    Args:
+        model: a classifier.
+        args: its positional arguments.
+        kwargs: its keyword arguments.
+        head: the name of its last linear layer.
+        wanted: "auto" for layers evenly spaced over the depth, with a :class:`LayersNotFoundWarning` if there are none;
+            "last" for none; or the names of layers.
+    """
+    if wanted == "last":
+        return ()
+    named = None if wanted == "auto" else wanted
+    layers: tuple[Layer, ...] = ()
+    reason = "the model has no layer before its head with one entry per sample that can be watched"
+    try:
+        layers = _find_with_few(model, args, kwargs, head, named)
+    except LayersNotFoundError as error:
+        if named is not None:
+            raise
+        reason = str(error)
+    if not layers:
+        warn_of_fallback(reason)
+    return layers
+
+
+def _find_with_few(
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], head: str, named: Sequence[str] | None
+) -> tuple[Layer, ...]:
+    """Find layers with a few samples, or with the whole batch if the model takes nothing else."""
+    try:
+        return find_layers(model, *_few(args, kwargs), head=head, named=named)
+    except LayersNotFoundError:
+        raise
+    except Exception:  # noqa: BLE001 - whatever a model raises
+        return find_layers(model, args, kwargs, head=head, named=named)
+
+
+def warn_of_fallback(reason: str) -> None:
+    """Warn that the embeddings alone are watched."""
+    message = f"{reason}. The embeddings alone are watched, as with layers='last'"
+    warnings.warn(message, LayersNotFoundWarning, stacklevel=6)
+
+
+def _few(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return arguments with three samples: few sequences have as many tokens, so that no axis is mistaken for another.
+
+    Samples are repeated where there are fewer.
+    """
+    count = next((len(x) for x in (*args, *kwargs.values()) if isinstance(x, Tensor) and x.ndim), 0)
+
+    def some(x: Any) -> Any:
+        return x[torch.arange(3) % count] if isinstance(x, Tensor) and x.ndim and len(x) == count else x
+
+    return tuple(map(some, args)), {name: some(x) for name, x in kwargs.items()}
+
+
+def _split(name: str) -> tuple[str, int]:
+    """Return the name of a module and which of its calls is meant, from ``str(layer)``."""
+    module, _, call = name.partition("#")
+    return module, int(call or 0)
+
+
 def find_layers(
     model: nn.Module,
     args: tuple[Any, ...],
@@ -116,55 +205,79 @@ def find_layers(
     for step in range(1, count + 1):
         left = [depth for depth in by_depth if depth not in chosen]
         if left:
-            chosen.add(min(left, key=lambda depth: abs(depth - step * total / count)))  # noqa: B023 - used at once
+            chosen.add(min(left, key=lambda depth: abs(depth - step * total / count)))
     return tuple(_layer(by_depth[depth], samples) for depth in sorted(chosen))
 
 
-def _call_tree(
-    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], head: str
-) -> tuple[_Node, Tensor]:
+class _CallTree:
+    """Hooks that write down which module calls which, in this thread, until the head is called."""
+
+    def __init__(self, model: nn.Module, head: str) -> None:
+        self.root = _Node("", model, 0, 0)
+        self.entered: Tensor | None = None
+        self.depth = 0
+        self._head = head
+        self._stack, self._calls = [self.root], Counter[str]()
+        self._names = dict(_seen_modules(model))
+        self._thread = get_ident()
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Watch the calls while the context is open."""
+        handles: list[RemovableHandle] = []
+        try:
+            for module in self._names:
+                handles.append(module.register_forward_pre_hook(self._enter, with_kwargs=True))
+                handles.append(module.register_forward_hook(self._leave))
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+        for node in self._stack:  # those that enclose the head
+            node.end = self.depth
+
+    def _enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if get_ident() != self._thread or self.entered is not None:
+            return
+        name = self._names[module]
+        if name == self._head:
+            self.entered = args[0] if args else kwargs["input"]
+            return
+        given = _first_tensor((*args, *kwargs.values()))
+        node = _Node(name, module, self._calls[name], self.depth, input=given)
+        self._calls[name] += 1
+        self._stack[-1].children.append(node)
+        self._stack.append(node)
+
+    def _leave(self, module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
+        if get_ident() != self._thread or self.entered is not None or self._stack[-1].module is not module:
+            return
+        node = self._stack.pop()
+        self.depth += not node.children and _has_own_parameters(module)
+        node.end, node.output = self.depth, _first_tensor(output)
+
+
+def _call_tree(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], head: str) -> tuple[_Node, Tensor]:
     """Run a model and return the tree of its calls up to the head's, and what entered the head."""
-    root = _Node("", model, 0, 0)
-    stack, calls, depth = [root], {}, 0
-    entered: list[Tensor] = []
-    names = {module: name for name, module in model.named_modules()}
-    thread = get_ident()
-
-    def enter(module: nn.Module, given: tuple[Any, ...], named_args: dict[str, Any]) -> None:
-        if get_ident() != thread or entered:
-            return
-        name = names[module]
-        if name == head:
-            entered.append(given[0] if given else named_args["input"])
-            return
-        node = _Node(name, module, calls.get(name, 0), depth, input=_first_tensor((*given, *named_args.values())))
-        calls[name] = node.call + 1
-        stack[-1].children.append(node)
-        stack.append(node)
-
-    def leave(module: nn.Module, _given: tuple[Any, ...], output: Any) -> None:
-        nonlocal depth
-        if get_ident() != thread or entered or stack[-1].module is not module:
-            return
-        node = stack.pop()
-        depth += not node.children and _has_own_parameters(module)
-        node.end, node.output = depth, _first_tensor(output)
-
-    handles = []
-    for module in names:
-        if module is not model:
-            handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
-            handles.append(module.register_forward_hook(leave))
-    try:
+    tree = _CallTree(model, head)
+    with tree.watch():
         eager(model)(*args, **kwargs)
-    finally:
-        for handle in handles:
-            handle.remove()
-    if not entered:
-        raise ValueError(f"the head {head!r} was not called")
-    for node in stack:  # those that enclose the head
-        node.end = depth
-    return root, entered[0]
+    if tree.entered is None:
+        raise LayersNotFoundError("the model itself is its head" if not head else f"the head {head!r} was not called")
+    return tree.root, tree.entered
+
+
+def _seen_modules(model: nn.Module) -> Iterator[tuple[nn.Module, str]]:
+    """Yield the modules inside a model that hooks reach, and their names: none in its compiled parts."""
+    hidden: tuple[str, ...] = ()
+    for name, module in model.named_modules():
+        if not name or name.startswith(hidden):
+            continue
+        compiled = getattr(module, "_compiled_call_impl", None) is not None
+        if compiled or hasattr(module, "_orig_mod"):
+            hidden += (f"{name}.",)
+        if not compiled:
+            yield module, name
 
 
 def _has_own_parameters(module: nn.Module) -> bool:
@@ -217,16 +330,16 @@ def _named(root: _Node, name: str, samples: int) -> Layer:
     nodes, found = [root], []
     for node in nodes:  # which grows on the way
         nodes.extend(node.children)
-        if node.name == name and node is not root:
+        if (node.name, node.call) == _split(name) and node is not root:
             found.append(node)
     if not found:
-        raise ValueError(
+        raise LayersNotFoundError(
             f"no module {name!r} was called before the head; some that were: "
             f"{[node.name for node in nodes[1:] if node.output is not None][:20]}"
         )
     output = found[0].output
     if output is None or not output.is_floating_point() or output.ndim < 2 or samples not in output.shape[:2]:
-        raise ValueError(f"the output of {name!r} does not have one entry per sample: take another layer")
+        raise LayersNotFoundError(f"the output of {name!r} does not have one entry per sample: take another layer")
     return _layer(found[0], samples)
 
 
@@ -239,7 +352,9 @@ def _layer(node: _Node, samples: int) -> Layer:
         return Layer(node.name, node.call, batch, 1 - batch)
     last = node
     while last.children:
-        last = next((child for child in reversed(last.children) if _has_own_parameters(child.module)), last.children[-1])
+        last = next(
+            (child for child in reversed(last.children) if _has_own_parameters(child.module)), last.children[-1]
+        )
     final, width = output.ndim - 1, _width(last.module)
     if isinstance(last.module, _CHANNELS_FIRST) or (output.ndim > 3 and width is None):
         return Layer(node.name, node.call, batch, 1 if batch == 0 else final)
@@ -268,9 +383,7 @@ def _width(module: nn.Module) -> int | None:
 
 
 @contextmanager
-def record_layers(
-    model: nn.Module, layers: Sequence[Layer], kwargs: dict[str, Any]
-) -> Iterator[list[Tensor | None]]:
+def record_layers(model: nn.Module, layers: Sequence[Layer], kwargs: dict[str, Any]) -> Iterator[list[Tensor | None]]:
     """Pool the outputs of layers in this thread's forward passes while the context is open.
 
     Args:

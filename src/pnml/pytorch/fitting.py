@@ -1,0 +1,99 @@
+"""One pass of a guarded model over the training set."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pnml.core.correlation import Correlation
+from pnml.core.detector import Detector
+from pnml.core.sample import RowSample
+from pnml.pytorch.distributed import agree_over_ranks, sum_over_ranks
+from pnml.pytorch.head import arrays_of
+from pnml.pytorch.layers import LayersNotFoundError, warn_of_fallback
+
+if TYPE_CHECKING:
+    from pnml.pytorch.guard import Guard, Outputs
+
+
+class TrainingPass:
+    """The statistic of the batches that a guard has been shown so far.
+
+    Args:
+        guard: whose model is run; its ``found_layers`` become () where they cannot be watched in every batch.
+    """
+
+    def __init__(self, guard: Guard) -> None:
+        self.guard = guard
+        self._detector: Detector | None = None
+
+    def add(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Run the model on a batch and add its embeddings and features."""
+        outputs = self._run(args, kwargs)
+        if self._detector is None:
+            self._detector = self._empty_detector()
+        self._detector.partial_fit(outputs.embeddings, features=outputs.features)
+
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outputs:
+        try:
+            outputs = self.guard.run(args, kwargs)
+            self._check_widths(outputs)
+        except LayersNotFoundError as error:
+            if not self.guard.may_fall_back:
+                raise
+            warn_of_fallback(str(error))
+            self._fall_back()
+            return self.guard.run(args, kwargs)
+        return outputs
+
+    def _check_widths(self, outputs: Outputs) -> None:
+        known = () if self._detector is None else self._detector.feature_widths
+        for name, width, features in zip(self.guard.layers, known, outputs.features, strict=False):
+            if features.shape[1] != width:
+                raise LayersNotFoundError(f"layer {name!r} had {width} features, and has {features.shape[1]} now")
+
+    def _fall_back(self) -> None:
+        """Go on with the embeddings alone."""
+        self.guard.found_layers = ()
+        if self._detector is not None:
+            self._detector = self._empty_detector().merge(_embeddings_alone(self._detector.correlation))
+
+    def _empty_detector(self) -> Detector:
+        detector = Detector(*arrays_of(self.guard.head), embedding_scale=self.guard.embedding_scale)
+        detector.layer_names = self.guard.layers
+        return detector
+
+    def finish(self) -> Detector:
+        """Return the fitted detector, of the batches of all ranks under ``torch.distributed``."""
+        guard = self.guard
+        agreed = agree_over_ranks(guard.head_name, guard.found_layers)
+        if agreed is None:
+            raise ValueError("the loader yielded no samples: nothing to fit")
+        guard.head_name, layers = agreed
+        if self._detector is None or layers != guard.found_layers:
+            guard.found_layers = layers
+            seen = self._detector
+            self._detector = self._empty_detector()
+            if seen is not None:
+                self._detector.merge(_embeddings_alone(seen.correlation))
+        statistic = sum_over_ranks(self._detector.correlation)
+        if statistic.count + statistic.left_out == 0:
+            raise ValueError("the loader yielded no samples: nothing to fit")
+        detector = self._empty_detector().merge(statistic)
+        _ = detector.model  # decomposed now, so that warnings come from here and the first call is fast
+        return detector
+
+
+def _embeddings_alone(statistic: Correlation) -> Correlation:
+    """Return the statistic of the first layer of the rows."""
+    if not statistic.count:
+        return Correlation(statistic.widths[0] if statistic.widths else None)
+    width, sample = len(statistic.matrix), statistic.sample
+    return Correlation.restore(
+        statistic.matrix,
+        statistic.count,
+        statistic.norm_sum,
+        unit_norm=statistic.unit_norm,
+        sample=None if sample is None else RowSample(sample.keys, sample.rows[:, :width], sample.classes),
+        left_out=statistic.left_out,
+        classes=(statistic.class_counts, statistic.class_sums[:, :width]),
+    )
