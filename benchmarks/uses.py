@@ -16,7 +16,7 @@ import time
 import warnings
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -32,6 +32,7 @@ from pnml.bench.methods.view import View, concatenate, forward
 from pnml.core.detector import FewRowsWarning
 from pnml.core.scaling import EMBEDDING_SCALES
 from pnml.metrics import auroc
+from pnml.pytorch.layers import record_layers
 from pnml.uses import calibration_error, selective
 from pnml.uses.adversarial import NormalisingModel, fgsm, pgd
 
@@ -39,8 +40,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from pnml import Result
-    from pnml.bench.methods import Outputs
     from pnml.bench.zoo import Network
+    from pnml.core.scaling import EmbeddingScale
+    from pnml.pytorch.layers import Layer
 
 RISKS = (0.01, 0.02, 0.05)
 EPSILONS = (2, 8)  # of 255
@@ -54,15 +56,17 @@ def main() -> None:
     network = zoo.load(args.network)
     test = View(network, data.load("cifar10", limit=args.test), track=progress)
     train = View(network, data.load("cifar10", split="train", limit=args.train), track=progress)
-    detectors = {
-        scale: Detector(network.head.weight, network.head.bias, embedding_scale=scale).fit(train.embeddings)
-        for scale in args.embedding_scale
+    layers = train.layers
+    detectors = {scale: fitted(see(train, layers), network, scale) for scale in args.embedding_scale}
+    known = see(test, layers)
+    results = {
+        scale: detector(known.embeddings, features=known.features_for(detector))
+        for scale, detector in detectors.items()
     }
-    results = {scale: detector(test.embeddings) for scale, detector in detectors.items()}
     found = {
-        "selective": refusing(detectors, test, args.strangers),
+        "selective": refusing(detectors, test, layers, args.strangers),
         "calibration": calibration(results, np.asarray(test.images.labels)),
-        "adversarial": adversarial(network, detectors, args.attacked),
+        "adversarial": adversarial(network, detectors, layers, args.attacked),
         "acquisition": labelling(args.foreign, args.embedding_scale, args.pool, args.judged, args.seeds),
     }
     record = {
@@ -73,6 +77,7 @@ def main() -> None:
         "seconds": round(time.perf_counter() - began),
         "network": Path(args.network).stem,
         "counts": {"train": len(train), "test": len(test), "features": network.head.in_features},
+        "layers": [str(layer) for layer in layers],
         "median_xtg": {scale: float(result.xtg.median()) for scale, result in results.items()},
         **found,
     }
@@ -102,20 +107,46 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def scores_of(detectors: dict[str, Detector], outputs: Outputs) -> dict[str, Tensor]:
+class Seen(NamedTuple):
+    """What a network computed of images: embeddings, logits and the features of earlier layers."""
+
+    embeddings: Tensor
+    logits: Tensor
+    features: list[Tensor]
+
+    def features_for(self, detector: Detector) -> list[Tensor] | None:
+        """Return the features if a detector was fitted with them."""
+        return self.features if detector.feature_widths else None
+
+
+def see(view: View, layers: tuple[Layer, ...]) -> Seen:
+    features = view.features(layers)
+    return Seen(*view.outputs, features)
+
+
+def fitted(train: Seen, network: Network, scale: EmbeddingScale) -> Detector:
+    """Return a detector as the guard fits it: with features of earlier layers for "auto", without for others."""
+    head, features = network.head, train.features if scale == "auto" else None
+    return Detector(head.weight, head.bias, embedding_scale=scale).fit(train.embeddings, features=features)
+
+
+def scores_of(detectors: dict[str, Detector], seen: Seen) -> dict[str, Tensor]:
     """Return 1 - the largest probability, and the regret at each scale."""
-    regrets = {f"regret, {scale}": detector.score(outputs.embeddings) for scale, detector in detectors.items()}
-    return {"1 - largest probability": msp_score(outputs.logits), **regrets}
+    regrets = {
+        f"regret, {scale}": detector.score(seen.embeddings, features=seen.features_for(detector))
+        for scale, detector in detectors.items()
+    }
+    return {"1 - largest probability": msp_score(seen.logits), **regrets}
 
 
-def refusing(detectors: dict[str, Detector], test: View, strangers: int) -> Table:
+def refusing(detectors: dict[str, Detector], test: View, layers: tuple[Layer, ...], strangers: int) -> Table:
     """Refuse test images alone, then among images of no class the network knows, whose every answer is wrong."""
     wrong = test.logits.argmax(dim=1).numpy() != test.images.labels
-    mine = scores_of(detectors, test.outputs)
+    mine = scores_of(detectors, see(test, layers))
     table = {"CIFAR-10": risks(mine, wrong)}
     for name, title in (("svhn", "SVHN"), ("cifar100", "CIFAR-100")):
         others = View(test.network, data.load(name, limit=strangers), track=progress)
-        theirs = scores_of(detectors, others.outputs)
+        theirs = scores_of(detectors, see(others, layers))
         both = {score: torch.cat([values, theirs[score]]) for score, values in mine.items()}
         table[f"CIFAR-10 and {len(others)} of {title}"] = risks(both, np.append(wrong, np.ones(len(others), bool)))
     return table
@@ -154,12 +185,12 @@ def calibration(results: dict[str, Result], labels: np.ndarray[Any, Any]) -> Tab
     return table
 
 
-def adversarial(network: Network, detectors: dict[str, Detector], count: int) -> Table:
+def adversarial(network: Network, detectors: dict[str, Detector], layers: tuple[Layer, ...], count: int) -> Table:
     """Attack test images; give what is left of the accuracy, and how well each score tells them from the clean ones."""
     images = data.load("cifar10", limit=count)
     model, labels = NormalisingModel(network), torch.tensor(images.labels)
     clean = torch.cat([batch / 255 for batch in images.batches(50)])
-    before = outputs(network, clean)
+    before = see_pixels(network, clean, layers)
     was_right, scores = before.logits.argmax(dim=1) == labels, scores_of(detectors, before)
     table: Table = {"images": len(images), "accuracy": 100 * float(was_right.double().mean())}
     for name, attack in (("fgsm", fgsm), ("pgd", pgd)):
@@ -167,7 +198,7 @@ def adversarial(network: Network, detectors: dict[str, Detector], count: int) ->
             pairs = list(zip(torch.split(clean, 50), torch.split(labels, 50), strict=True))
             steps = track(pairs, f"{name}, {epsilon}/255")
             changed = torch.cat([attack(model, x, y, epsilon=epsilon / 255) for x, y in steps])
-            after = outputs(network, changed)
+            after = see_pixels(network, changed, layers)
             right, found = after.logits.argmax(dim=1) == labels, scores_of(detectors, after)
             misled = was_right & ~right
             table[f"{name} {epsilon}/255"] = {
@@ -179,12 +210,14 @@ def adversarial(network: Network, detectors: dict[str, Detector], count: int) ->
     return table
 
 
-def outputs(network: Network, images: Tensor) -> Outputs:
-    """Return embeddings and logits of images in [0, 1]."""
-    with torch.inference_mode():
-        return concatenate(
-            forward(network, (x - network.normalise.mean) / network.normalise.std) for x in torch.split(images, 50)
-        )
+def see_pixels(network: Network, images: Tensor, layers: tuple[Layer, ...]) -> Seen:
+    """Return what a network computes of images in [0, 1]."""
+    parts, pooled = [], []
+    for x in torch.split(images, 50):
+        with torch.inference_mode(), record_layers(network, layers, {}) as recorded:
+            parts.append(forward(network, (x - network.normalise.mean) / network.normalise.std))
+        pooled.append([features for features in recorded if features is not None])
+    return Seen(*concatenate(parts), [torch.cat(features) for features in zip(*pooled, strict=True)])
 
 
 def command(args: argparse.Namespace) -> str:

@@ -147,6 +147,16 @@ def test_by_regret_with_few_rows_warns_and_prefers_confident_samples() -> None:
     assert np.corrcoef(scores, confidence)[0, 1] > 0.5  # as the module's docstring warns
 
 
+def test_by_regret_with_auto_and_few_rows_prefers_doubtful_samples() -> None:
+    x, y = load_digits(return_X_y=True)
+    known, pool = x[:20] / 16, x[20:220] / 16
+    model = LogisticRegression().fit(known, y[:20])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        scores = by_regret("auto")(AcquisitionState(model, known, pool, np.random.default_rng(0)))
+    assert np.corrcoef(scores, model.predict_proba(pool).max(axis=1))[0, 1] < -0.5
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [

@@ -1,9 +1,10 @@
 """Active learning: select the unlabelled samples to label next, and simulate the gain in accuracy.
 
 The regret of an unlabelled sample depends only on the embeddings labelled so far and on the last layer fitted to them.
-Use it with more labelled rows than features: with fewer, nearly every sample lies outside of their span, and the
-regret then ranks those first for which the model is *most* confident. If needed, reduce the number of features, for
-example by PCA of the unlabelled pool.
+With ``embedding_scale="natural"`` or ``"paper"`` use it with more labelled rows than features: with fewer, nearly every
+sample lies outside of their span, and the regret then ranks those first for which the model is *most* confident. Take
+"auto" there, whose ridge makes up for missing rows, or reduce the number of features, for example by PCA of the
+unlabelled pool.
 """
 
 from __future__ import annotations
