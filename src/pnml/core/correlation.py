@@ -68,7 +68,7 @@ class Correlation:
         self.n_classes = n_classes
         self.count = 0
         self.left_out = 0
-        self._sums: list[_Sum] = []  # one Σxxᵀ a layer
+        self._sums: list[tuple[Array, Array]] = []  # one Σxxᵀ a layer
         self._norms: _Sum = None
         self._class_sums: _Sum = None
         self._class_counts = np.zeros(n_classes, dtype=np.int64)
@@ -318,7 +318,7 @@ _Sum: TypeAlias = "tuple[Array, Array] | None"
 """A running sum and its accumulated rounding error, or None before the first part."""
 
 
-def _add(state: _Sum, part: Array) -> _Sum:
+def _add(state: _Sum, part: Array) -> tuple[Array, Array]:
     """Add a part by compensated summation; the state moves to the part's library and device."""
     if state is None:
         return part, None

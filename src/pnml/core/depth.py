@@ -1,8 +1,8 @@
 """The leverage of a sample about its class, relative to the whole training set, and that of earlier layers.
 
-**Several layers.** A learner that may adapt a linear read-out of every layer has logits ``Σ_l θ_lᵀψ_l + Wφ + b``, linear
-in the concatenation of all layers: the theorem holds with the leverage of that concatenation. With its correlation
-taken block-diagonal, one block a layer, leverages add.
+**Several layers.** A learner that may adapt a linear read-out of every layer has logits ``Σ_l θ_lᵀψ_l + Wφ + b``,
+linear in the concatenation of all layers: the theorem holds with the leverage of that concatenation. With its
+correlation taken block-diagonal, one block a layer, leverages add.
 
 **Only the excess.** In the bulk of the training rows, the leverage of an early layer varies with what has nothing to do
 with classes, and adding it would drown the embedding's. So a layer has a say where it is stranger than 97 % of the
@@ -38,7 +38,9 @@ LEVEL = 0.97
 """The share of training rows, each left out of the fit, whose leverage leaves a layer silent."""
 
 PER_SCATTER = 3  # constants of a scatter: means, whitening, shares of a row
-_SMALLEST = 1e-30  # leverage of the background, so that the ratio stays finite
+SMALLEST_BACKGROUND = 1e-30
+"""The leverage about the mean of all rows is taken for no less, so that the ratio to it stays finite."""
+_SMALLEST_LIMIT = 1e-9  # times 1/N, for layers that are the same for all training rows
 
 
 class Leverages(NamedTuple):
@@ -79,7 +81,7 @@ class Geometry:
         background = Layer(0, embedding.stop, overall.means, overall.subspace, overall.row_shares)
         typical = float(np.median(self.scatters[0].typical))
         medians = [float(np.median(s.typical)) for s in self.scatters[1:]]
-        limits = [float(np.quantile(s.typical, LEVEL)) for s in self.scatters[1:]]
+        limits = [max(float(np.quantile(s.typical, LEVEL)), _SMALLEST_LIMIT / s.count) for s in self.scatters[1:]]
         slopes = [typical * high / max(high - low, 1e-6 * high) for high, low in zip(limits, medians, strict=True)]
         return Depth(embedding, background, tuple(layers), tuple(limits), tuple(slopes))
 
@@ -133,7 +135,7 @@ def leverages(
             h = a * spread / (1 - spread)
         raw.append(h)
         centred.append(d)
-    shares = [raw[0] * (raw[0] / xp.clip(raw[1], _SMALLEST, None))]
+    shares = [raw[0] * (raw[0] / xp.clip(raw[1], SMALLEST_BACKGROUND, None))]
     for h, limit, slope in zip(raw[2:], depth.limits, depth.slopes, strict=True):
         shares.append(slope * xp.clip(h / limit - 1, 0, None))
     return Leverages(xp.stack(shares, axis=1), raw, centred)

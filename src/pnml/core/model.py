@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pnml.backend.arrays import DeviceConstants
+from pnml.core.joined import Joined
 
 if TYPE_CHECKING:
     from pnml.core.subspace import Subspace
@@ -130,6 +131,11 @@ class ScoringModel:
             return DeviceConstants(*self.centred_head, self.subspace.whitening, self.subspace.null_space)
         scatters = [(s.means, s.subspace.whitening, s.row_shares) for s in self.depth.scatters]
         return DeviceConstants(*self.centred_head, *(array for scatter in scatters for array in scatter))
+
+    @cached_property
+    def joined(self) -> Joined | None:
+        """The layers of ``depth`` side by side."""
+        return None if self.depth is None else Joined(self.depth)
 
     @cached_property
     def head(self) -> DeviceConstants:

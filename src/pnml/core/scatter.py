@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 PRIOR_ROWS = 1.0
 """How many rows at the overall mean every class is given."""
 
+FEATURE_NOISE = 2.0**-16
+"""The share of their length that features of a network, computed in float32 on one machine or another, may owe to
+rounding: no smaller variation is taken for a property of the training rows."""
+
 _RIDGES = 64  # candidates, evenly spaced in their logarithms
 
 
@@ -93,9 +97,8 @@ class Scatter:
         eigenvalues, eigenvectors = eigendecompose((within + within.T) / 2)
         centred = rows.astype(np.float64) - means[classes]
         squares = (centred @ eigenvectors) ** 2
-        # The matrix is off by rounding of the sums, so no smaller ridge can be told from none.
-        rounding = 4 * max(len(matrix), 32) * float(np.finfo(np.float64).eps) * float(np.trace(matrix))
-        ridge = choose_ridge(eigenvalues, squares, row_shares[classes], total, lowest=rounding)
+        lowest = FEATURE_NOISE**2 * max(float(np.trace(matrix)), total)  # N for rows of norm 1, and for rows of zeros
+        ridge = choose_ridge(eigenvalues, squares, row_shares[classes], total, lowest=lowest)
         typical = left_out(squares @ (1 / (eigenvalues + ridge)), row_shares[classes])
         return cls(means, eigenvalues, eigenvectors, ridge, row_shares, total, np.sort(typical))
 

@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from pnml.backend.arrays import DeviceConstants, namespace
+from pnml.backend.arrays import DeviceConstants, is_remote, namespace
 from pnml.backend.rows import SMALLEST_NORM, by_chunk, row_norms, squares, wide_dtype
 from pnml.core import theorem
-from pnml.core.depth import leverages
+from pnml.core.depth import SMALLEST_BACKGROUND, leverages
+from pnml.core.joined import joined_shares
 from pnml.core.subspace import leave_one_out, leverage, xtg
 
 if TYPE_CHECKING:
@@ -111,8 +112,11 @@ def compute_terms(
         h = leverage(embeddings, whitening, null_space, model.subspace.outside_limits(eps))
         shares = (leave_one_out(h, model.subspace.relative_error) if as_if_unseen else h)[:, None]
     else:
-        classes = xp.argmax(logits, axis=-1)
-        shares = leverages(x, embeddings, classes, geometry, model.depth, as_if_unseen=as_if_unseen).shares
+        classes, joined = xp.argmax(logits, axis=-1), model.joined
+        if joined is not None and is_remote(x) and not as_if_unseen and joined.serves(x):
+            shares = joined_shares(x, classes, joined.constants.to(x), SMALLEST_BACKGROUND)
+        else:
+            shares = leverages(x, embeddings, classes, geometry, model.depth, as_if_unseen=as_if_unseen).shares
     if not model.label_noise:
         return Terms(theorem.log_softmax(logits), None, shares, has_direction)
     p = theorem.noisy_softmax(logits, model.label_noise)
@@ -223,7 +227,10 @@ class Float32Scorer:
     @property
     def is_accurate(self) -> bool:
         """Whether most regrets will be within ``LARGEST_ERROR``, judged by the training set."""
-        return self._subspaces[0].rank > 0 and 2 * self.typical_error <= LARGEST_ERROR
+        allowed = LARGEST_ERROR
+        if self.model.depth is not None:
+            allowed = self._allowed_error(self._error_per_norm, math.log(self.model.n_classes / self.model.label_noise))
+        return self._subspaces[0].rank > 0 and 2 * self.typical_error <= allowed
 
     def score(self, x: Array, eps: float) -> tuple[Array, Array]:
         """Return the regret of embeddings (n, M) in float32, and which are certainly within ``LARGEST_ERROR``."""

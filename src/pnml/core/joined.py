@@ -1,0 +1,75 @@
+"""The leverages of all layers by one product, for devices on which a call costs more than its arithmetic.
+
+The whitening factors of the layers are blocks of one matrix, which is mostly zeros. A GPU multiplies a small batch with
+it in less time than it takes to ask for one product a layer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pnml.backend.arrays import DeviceConstants, namespace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pnml.backend.arrays import Array
+    from pnml.core.model import Depth
+
+_WIDEST = 6144  # features of all layers together: the matrix of more takes too much memory
+_MOST_ROWS = 2048  # in a larger batch arithmetic costs more than calls
+
+
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """The constants of a depth, its layers side by side."""
+
+    depth: Depth
+
+    def serves(self, x: Array) -> bool:
+        """Return whether one product for all layers is faster for these rows, which lie on a GPU."""
+        return x.shape[0] <= _MOST_ROWS and x.shape[1] <= _WIDEST
+
+    @cached_property
+    def constants(self) -> DeviceConstants:
+        """For arrays of any library: see the names in :func:`joined_shares`."""
+        layers = (self.depth.embedding, *self.depth.layers)
+        background = self.depth.background
+        members = np.zeros((layers[-1].stop, len(layers)))
+        for number, layer in enumerate(layers):
+            members[layer.start : layer.stop, number] = 1
+        blocks = [*layers, background]
+        ends = np.cumsum([0, *(block.subspace.rank for block in blocks)])
+        whitening, totals = np.zeros((layers[-1].stop, ends[-1])), np.zeros((ends[-1], len(blocks)))
+        for number, (block, start, stop) in enumerate(zip(blocks, ends[:-1], ends[1:], strict=True)):
+            whitening[block.start : block.stop, start:stop] = block.subspace.whitening
+            totals[start:stop, number] = 1
+        means = np.concatenate([layer.means for layer in layers], axis=1)
+        offsets = np.zeros((len(means), ends[-1]))  # of the background, whose mean is that of all classes
+        offsets[:, ends[-2] :] = (self.depth.embedding.means - background.means) @ background.subspace.whitening
+        limits, slopes = np.array([*self.depth.limits, 1.0]), np.array([*self.depth.slopes, 0.0])
+        return DeviceConstants(members, means, whitening, offsets, totals, limits, slopes)
+
+
+def joined_shares(x: Array, classes: Array, constants: Sequence[Array], smallest: float) -> Array:
+    """Return the shares of every layer in the leverage of rows, shape (n, 1 + L).
+
+    Args:
+        x: rows as they came, shape (n, M of all layers).
+        classes: the predicted classes, shape (n,).
+        constants: of :class:`Joined`, in the library, on the device and in the dtype of ``x``.
+        smallest: the leverage of the background is taken for no less.
+    """
+    members, means, whitening, offsets, totals, limits, slopes = constants
+    xp = namespace(x)
+    squared_norms = (x * x) @ members
+    scale = 1 / xp.sqrt(xp.where(squared_norms > 0, squared_norms, xp.ones_like(squared_norms)))
+    y = (x * (scale @ members.T) - means[classes]) @ whitening + offsets[classes]
+    h = (y * y) @ totals  # of the embedding, the layers, the background
+    embedding = h[:, :1]
+    excess = slopes * xp.clip(h[:, 1:] / limits - 1, 0, None)  # the last is the background's, with slope 0
+    return xp.concat([embedding * embedding / xp.clip(h[:, -1:], smallest, None), excess[:, :-1]], axis=1)
