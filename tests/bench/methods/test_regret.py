@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+import pnml
 from oracles import NOISE, balanced_head
 from pnml import Detector
 from pnml.bench.methods import REGRETS, View
@@ -63,6 +64,15 @@ def test_pnml_is_the_regret_of_embeddings_and_earlier_layers(
     expected = whole.score(view.embeddings.numpy(), features=recorded(network, view, names))
     np.testing.assert_allclose(method.score(view).numpy(), expected, rtol=1e-2)
     assert len(whole.feature_widths) == len(names)
+
+
+@pytest.mark.parametrize(("name", "layers"), [("pnml", "auto"), ("pnml-last", "last")])
+def test_regrets_are_those_of_a_guard(train: View, view: View, detector: Detector, name: str, layers: str) -> None:
+    guard = pnml.guard(train.network, layers=layers).fit(train.inputs("guard"), progress=False)
+    expected = torch.cat([guard(x).regret for x in view.inputs("guard")])
+    method = REGRETS[name]().fit(train, detector)
+    assert tuple(method.settings.get("layers", ())) == guard.layers
+    torch.testing.assert_close(method.score(view), expected, rtol=1e-2, atol=1e-7, check_dtype=False)
 
 
 def test_pnml_last_is_the_regret_of_embeddings_alone(
