@@ -54,8 +54,9 @@ class TrainingPass:
     def _fall_back(self) -> None:
         """Go on with the embeddings alone."""
         self.guard.found_layers = ()
-        if self._detector is not None:
-            self._detector = self._empty_detector().merge(_embeddings_alone(self._detector.correlation))
+        seen, self._detector = self._detector, self._empty_detector()
+        if seen is not None:
+            self._detector.merge(_embeddings_alone(seen.correlation))
 
     def _empty_detector(self) -> Detector:
         detector = Detector(*arrays_of(self.guard.head), embedding_scale=self.guard.embedding_scale)
@@ -69,13 +70,11 @@ class TrainingPass:
         if agreed is None:
             raise ValueError("the loader yielded no samples: nothing to fit")
         guard.head_name, layers = agreed
-        if self._detector is None or layers != guard.found_layers:
-            guard.found_layers = layers
-            seen = self._detector
-            self._detector = self._empty_detector()
-            if seen is not None:
-                self._detector.merge(_embeddings_alone(seen.correlation))
-        statistic = sum_over_ranks(self._detector.correlation)
+        if guard.found_layers and not layers:
+            self._fall_back()
+        guard.found_layers = layers
+        mine = self._empty_detector() if self._detector is None else self._detector
+        statistic = sum_over_ranks(mine.correlation)
         if statistic.count + statistic.left_out == 0:
             raise ValueError("the loader yielded no samples: nothing to fit")
         detector = self._empty_detector().merge(statistic)
@@ -86,7 +85,9 @@ class TrainingPass:
 def _embeddings_alone(statistic: Correlation) -> Correlation:
     """Return the statistic of the first layer of the rows."""
     if not statistic.count:
-        return Correlation(statistic.widths[0] if statistic.widths else None)
+        empty = Correlation((statistic.widths or ())[:1], unit_norm=statistic.unit_norm, n_classes=statistic.n_classes)
+        empty.left_out = statistic.left_out
+        return empty
     width, sample = len(statistic.matrix), statistic.sample
     return Correlation.restore(
         statistic.matrix,
