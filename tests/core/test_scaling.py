@@ -134,8 +134,10 @@ def test_a_statistic_without_a_sample_is_refused() -> None:
     with_classes = Correlation.restore(units.T @ units, len(rows), 1.0, unit_norm=True, classes=(counts, sums))
     with pytest.raises(ValueError, match="7 and 0 classes"):
         Detector(weight, bias, embedding_scale="auto").merge(bare)
-    for ask in (lambda d: d.score(rows), lambda d: d.embedding_length):
-        with pytest.raises(ValueError, match="sample of the training rows"):
-            ask(Detector(weight, bias, embedding_scale="auto").merge(with_classes))
+    detector = Detector(weight, bias, embedding_scale="auto").merge(with_classes)
+    with pytest.raises(ValueError, match="sample of the training rows"):
+        detector.score(rows)
+    with pytest.raises(ValueError, match="sample of the training rows"):
+        _ = detector.embedding_length
     with pytest.raises(ValueError, match="not fitted"):
         _ = Detector(weight, bias, embedding_scale="auto").embedding_length

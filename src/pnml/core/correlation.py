@@ -109,7 +109,8 @@ class Correlation:
                 by = norms if self.unit_norm else None
                 self._class_sums = _add(self._class_sums, sum_by_class(rows, widths, by, found, self.n_classes))
                 self._class_counts = self._class_counts + np.bincount(found, minlength=self.n_classes)
-            self._sums = [_add(old, new) for old, new in zip(self._sums or [None] * len(widths), products, strict=True)]
+            held: list[_Sum] = [*self._sums] or [None] * len(widths)
+            self._sums = [_add(old, new) for old, new in zip(held, products, strict=True)]
             self._norms = _add(self._norms, namespace(norms[0]).sum(norms[0]))
             self.sample = self._with(RowSample.of(rows, found))
         self.count += rows.shape[0]

@@ -129,7 +129,7 @@ def _scatter(
     arrays: Arrays, key: str, counts: np.ndarray[Any, Any], sums: np.ndarray[Any, Any], ridges: dict[str, float]
 ) -> Scatter:
     eigenvalues, eigenvectors, typical = (arrays[f"{name}.{key}"] for name in _SCATTER)
-    return Scatter.restore(counts, sums, eigenvalues, eigenvectors, ridges[key], typical)
+    return Scatter.restore(counts, sums, eigenvalues, eigenvectors, ridge=ridges[key], typical=typical)
 
 
 def _split(geometry: Geometry, classes: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]) -> list[tuple[Any, Any]]:

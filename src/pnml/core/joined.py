@@ -32,7 +32,7 @@ class Joined:
 
     def serves(self, x: Array) -> bool:
         """Return whether one product for all layers is faster for these rows, which lie on a GPU."""
-        return x.shape[0] <= _MOST_ROWS and x.shape[1] <= _WIDEST
+        return bool(x.shape[0] <= _MOST_ROWS and x.shape[1] <= _WIDEST)
 
     @cached_property
     def constants(self) -> DeviceConstants:

@@ -53,7 +53,7 @@ class Scatter:
         eigenvectors: the matching columns, shape (M, M).
         ridge: λ.
         row_shares: n/(n − 1) of each class, one row of the overall mean included, shape (C,): how much farther a row is
-            from the mean of its class without it.
+            from the mean of its class without it, and a little more as that moves the overall mean.
         count: the number N of rows.
         typical: the leverages of training rows, each left out of the fit, ascending, shape (k,).
     """
@@ -109,6 +109,7 @@ class Scatter:
         sums: NDArray[Any],
         eigenvalues: NDArray[Any],
         eigenvectors: NDArray[Any],
+        *,
         ridge: float,
         typical: NDArray[Any],
     ) -> Scatter:
@@ -135,8 +136,10 @@ class Scatter:
 def _class_means(counts: NDArray[Any], sums: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the means of the classes, one row at the overall mean included, and their shares of a row."""
     overall = sums.sum(axis=0) / max(int(counts.sum()), 1)
-    known = counts + PRIOR_ROWS
-    row_shares = known / np.maximum(known - 1, 1e-3)  # of a class without rows nobody asks
+    known, total = counts + PRIOR_ROWS, int(counts.sum())
+    # The overall mean, too, moves away from a row that is left out. Of a class without rows nobody asks.
+    moved = PRIOR_ROWS / max(total - 1, 1e-3)
+    row_shares = (known + moved) / np.maximum(known - 1, 1e-3)
     return (sums + PRIOR_ROWS * overall) / known[:, None], row_shares
 
 

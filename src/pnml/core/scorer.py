@@ -208,7 +208,9 @@ class Float32Scorer:
         if model.depth is None:
             reaches = [np.stack([reaches[0], self._sum_error * np.sqrt(squares(model.subspace.null_space))], axis=1)]
         self._reach = DeviceConstants(*reaches)
-        errors = [_typical_error(s, r if r.ndim == 1 else r[:, 0]) for s, r in zip(self._subspaces, reaches, strict=True)]
+        errors = [
+            _typical_error(s, r if r.ndim == 1 else r[:, 0]) for s, r in zip(self._subspaces, reaches, strict=True)
+        ]
         self._floors = [4 * _ROUNDING * float(np.sqrt(squares(s.whitening)).max()) for s in self._subspaces if s.rank]
         if model.depth is None:
             self.typical_error = errors[0]
