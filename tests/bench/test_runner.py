@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 
 from pnml.bench import model_under_test, record, runner, zoo
 from pnml.bench.data import ImageSet, load
-from pnml.bench.methods import View
+from pnml.bench.methods import GROUPS, View
 from pnml.bench.options import Options
 from pnml.bench.protocol import Cell, paper_plan, plan
 from pnml.bench.results import STAGES, Result
@@ -103,6 +103,30 @@ def test_every_set_goes_through_a_network_once_for_all_methods(
     once = {"cifar10 test: ODIN", "svhn test: ODIN", "uniform test: ODIN"}
     assert passes == dict.fromkeys(twice, 2) | dict.fromkeys(once, 1)  # the OECC network is the second one
     assert done.seconds["regret"] > 0
+
+
+def test_features_of_earlier_layers_are_computed_in_the_same_pass(
+    small_world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes: Counter[str] = Counter()
+
+    def show(batches: Iterable[Tensor], what: str, count: int) -> Iterable[Tensor]:
+        passes[what] += 1
+        return batches
+
+    monkeypatch.setattr(model_under_test, "_show", show)
+    done = run(cells("svhn", "baseline,layers"), Options(out=small_world))
+    found = {result.method: result for result in done.results}
+    assert set(found) == {"baseline", *GROUPS["layers"]}
+    assert set(passes.values()) == {1}
+    assert set(passes) == {"cifar10 train: embedding", "cifar10 test: embedding", "svhn test: embedding"}
+    (settings,) = found["pnml"].settings["method"]
+    assert len(settings["layers"]) >= 4
+    for peer in ("knn-layers", "mahalanobis-layers"):
+        assert found[peer].settings["method"][0]["layers"] == settings["layers"]
+    assert "layers" not in found["pnml-last"].settings["method"][0]
+    (stored,) = [result for result in load_study(small_world) if result.method == "pnml"]
+    assert stored.settings["method"][0]["layers"] == settings["layers"]
 
 
 def test_a_killed_run_continues_where_it_stopped(small_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
