@@ -31,7 +31,7 @@ def report(
     detector: Annotated[
         Path | None,
         typer.Option(
-            help="Scores: the detector, for its threshold and the spectrum of its training set.",
+            help="Scores: the detector, for its threshold, the spectrum of its training set and its layers.",
             exists=True,
             dir_okay=False,
         ),
@@ -50,9 +50,15 @@ def report(
 ) -> None:
     """Write one HTML page that works offline: metrics, histograms with a threshold to move, ROC, spectrum, pictures.
 
+    Of scores with a detector of several layers, it shows which depth of the network gave flagged samples away; with
+    `pnml score --by-layer` also the shares of all layers in every picture.
+
     Of results it always has the tables; charts and pictures of those run with `--keep-scores`.
 
     Example: `pnml bench --ood svhn,uniform --keep-scores`, then `pnml report results --out report.html`
+
+    Example: `pnml score detector.safetensors --model mine:create --images new/ --out scores.csv --by-layer`, then
+    `pnml report scores.csv --images new/ --detector detector.safetensors`
 
     Example: `pnml report scores.csv --images new --detector detector.safetensors`
     """

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pnml.io.parquet_files import open_parquet
+from pnml.io.scores import LEVERAGE, STRANGEST
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,13 +21,14 @@ _KINDS: dict[str, Any] = {
     "probability": np.float64,
     "regret": np.float64,
     "is_ood": np.bool_,
+    STRANGEST: np.str_,
 }
 _REQUIRED = ("id", "regret")
 _ROWS_AT_ONCE = 1 << 16
 
 
 def read_scores(path: Path) -> dict[str, NDArray[Any]]:
-    r"""Return ids (as text), regrets and, where the table has them, predictions, probabilities and decisions.
+    r"""Return ids (as text), regrets and, where the table has them, predictions, probabilities, decisions and layers.
 
     The table is a .csv or .parquet file, or a folder of .parquet files.
 
@@ -46,9 +48,14 @@ def read_scores(path: Path) -> dict[str, NDArray[Any]]:
     if not columns["id"]:
         raise ValueError(f"{path} has no rows: score something first")
     try:
-        return {name: np.asarray(columns[name], dtype=kind) for name, kind in _KINDS.items() if name in columns}
+        return {name: np.asarray(values, dtype=_kind(name)) for name, values in columns.items() if _kind(name)}
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path} is no table of scores ({error}): write it again") from error
+
+
+def _kind(name: str) -> Any:
+    """Return the dtype of a column; None for a column that is not read."""
+    return np.float64 if name.startswith(LEVERAGE) else _KINDS.get(name)
 
 
 def _read_csv(path: Path) -> dict[str, list[Any]]:
@@ -66,7 +73,7 @@ def _read_parquet(path: Path) -> dict[str, list[Any]]:
     if path.suffix != ".parquet" and not path.is_dir():
         raise ValueError(f"{path} is no table of scores: expected a .parquet or .csv that 'pnml score' wrote")
     file = open_parquet(path)
-    columns: dict[str, list[Any]] = {name: [] for name in file.schema.names if name in _KINDS}
+    columns: dict[str, list[Any]] = {name: [] for name in file.schema.names if _kind(name)}
     for _, table in file.tables(list(columns), 0, _ROWS_AT_ONCE):
         for name, values in columns.items():
             values.extend(table.column(name).to_pylist())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
+from pnml.report.depth import render_shares
 from pnml.report.thumbnails import data_uri, extremes, sample_thumbnail
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def _card(report: Report, scored: ScoredSet, row: int) -> str:
         f'<li class="sample" data-regret="{float(scored.regret[row])!r}">{picture}'
         f"{_prediction(report, scored, row, label)}"
         f'<span class="regret">{scored.regret[row]:.3g} nats</span>'
-        f'<span class="decision"></span>'
+        f'<span class="decision"></span>{render_shares(report, scored, row)}'
         f'<span class="id" title="{escape(name)}">{escape(name)}</span></li>\n'
     )
 

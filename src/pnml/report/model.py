@@ -35,6 +35,8 @@ class ScoredSet:
             are embedded in the report, as thumbnails.
         labels: the true class numbers, shape (n,).
         ids: the name of every sample, such as its file name.
+        leverage: the shares of the embedding and of every earlier layer in the leverage, shape (n, 1 + layers).
+        strangest: the column of the largest share, shape (n,); from ``leverage`` when left out.
 
     >>> ScoredSet(name="photos", role="unlabelled", regret=[0.1, 0.7]).regret
     array([0.1, 0.7])
@@ -49,6 +51,8 @@ class ScoredSet:
     images: Images | None = None
     labels: NDArray[np.int64] | None = None
     ids: Sequence[str] | None = None
+    leverage: NDArray[np.float64] | None = None
+    strangest: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:
@@ -65,10 +69,11 @@ class ScoredSet:
             _check_finite(self.name, column, getattr(self, column))
         if self.regret.min() < 0:
             raise ValueError(f"{self.name!r} has a regret of {self.regret.min()}: expected 0 nats or more")
-        for column in ("prediction", "probability", "baseline", "labels", "ids"):
+        for column in ("prediction", "probability", "baseline", "labels", "ids", "leverage", "strangest"):
             value = getattr(self, column)
             if value is not None and len(value) != len(self):
                 raise ValueError(f"{self.name!r} has {len(self)} regrets but {len(value)} entries in {column!r}")
+        object.__setattr__(self, "strangest", _strangest(self))
         _check_images(self)
 
     def __len__(self) -> int:
@@ -81,6 +86,8 @@ _DTYPES: dict[str, Any] = {
     "probability": np.float64,
     "baseline": np.float64,
     "labels": np.int64,
+    "leverage": np.float64,
+    "strangest": np.int64,
 }
 
 
@@ -125,6 +132,7 @@ class Report:
         tables: further tables, such as benchmark results.
         baseline_name: the displayed name of the sets' ``baseline``.
         pnml_name: the displayed name of the regret.
+        layer_names: of the earlier layers in the sets' ``leverage``, from the input on.
 
     >>> photos = ScoredSet(name="photos", role="unlabelled", regret=[0.1, 0.7])
     >>> Report(title="My photos", facts={}, sets=(photos,)).other_sets[0].name
@@ -140,6 +148,7 @@ class Report:
     tables: tuple[Table, ...] = field(default=())
     baseline_name: str = "Baseline"
     pnml_name: str = "pNML"
+    layer_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.sets and not self.tables:
@@ -151,6 +160,8 @@ class Report:
             raise ValueError("two sets have the role 'in': expected at most one in-distribution set, concatenate them")
         if self.threshold is not None and not (math.isfinite(self.threshold) and self.threshold >= 0):
             raise ValueError(f"the threshold is {self.threshold}: expected a finite regret of 0 nats or more")
+        for one in self.sets:
+            _check_layers(one, len(self.depths))
         if self.spectrum is not None:
             object.__setattr__(self, "spectrum", _checked_spectrum(self.spectrum))
 
@@ -168,6 +179,16 @@ class Report:
     def ood_sets(self) -> tuple[ScoredSet, ...]:
         """The out-of-distribution sets."""
         return tuple(one for one in self.sets if one.role == "out")
+
+    @property
+    def depths(self) -> tuple[str, ...]:
+        """The names of all layers from input to output, the embedding last."""
+        return (*self.layer_names, "embedding")
+
+    @property
+    def has_depths(self) -> bool:
+        """Whether it is known of some samples which layer gave them away."""
+        return bool(self.layer_names) and any(one.strangest is not None for one in self.sets)
 
     @property
     def has_metrics(self) -> bool:
@@ -189,6 +210,32 @@ def _check_finite(name: str, column: str, values: NDArray[np.float64] | None) ->
     if values is not None and not np.isfinite(values).all():
         row = int(np.flatnonzero(~np.isfinite(values))[0])
         raise ValueError(f"row {row} of {name!r} has a {column} of {values[row]}: expected a finite number")
+
+
+def _strangest(scored: ScoredSet) -> NDArray[np.int64] | None:
+    """Return the column of the largest leverage of every sample, None if neither is known."""
+    leverage = scored.leverage
+    if leverage is None:
+        return scored.strangest
+    if leverage.ndim != 2 or not (np.isfinite(leverage).all() and (leverage >= 0).all()):
+        raise ValueError(
+            f"the leverage of {scored.name!r} has shape {leverage.shape}: expected finite numbers of 0 or more, of "
+            "shape (n, 1 + layers)"
+        )
+    return leverage.argmax(axis=1) if scored.strangest is None else scored.strangest
+
+
+def _check_layers(scored: ScoredSet, count: int) -> None:
+    if scored.leverage is not None and scored.leverage.shape[1] != count:
+        raise ValueError(
+            f"{scored.name!r} has leverages of {scored.leverage.shape[1]} layers, the embedding included: expected "
+            f"{count}, one for it and one for each of layer_names"
+        )
+    if scored.strangest is not None and not ((scored.strangest >= 0) & (scored.strangest < count)).all():
+        raise ValueError(
+            f"{scored.name!r} has strangest layers from {scored.strangest.min()} to {scored.strangest.max()}: expected "
+            f"0, the embedding, to {count - 1}, the last of layer_names"
+        )
 
 
 def _check_images(scored: ScoredSet) -> None:

@@ -48,7 +48,7 @@ function showCounts() {
 
 function showOutcomes() {
   const rates = { in: "TPR", out: "TNR", unlabelled: "flagged" };
-  for (const row of document.querySelectorAll(".outcome tbody tr")) {
+  for (const row of document.querySelectorAll(".outcome tr[data-set]")) {
     const set = data.sets[row.dataset.set];
     const kept = set.kept[state.step];
     const flagged = set.count - kept;
@@ -57,6 +57,29 @@ function showOutcomes() {
     row.querySelector(".flagged").textContent = flagged.toLocaleString("en");
     row.querySelector(".rate").textContent = `${rates[set.role]} ${percent(rate)}`;
     row.classList.toggle("selected", set === state.selected);
+  }
+}
+
+// Of the flagged samples of the selected set: how many each layer gave away, and all early and all late ones.
+function showDepths() {
+  const caption = byId("depths-caption");
+  if (!caption) return;
+  const { name, count, kept, flaggedBy } = state.selected;
+  const flagged = count - kept[state.step];
+  const share = (part) => (flaggedBy && flagged ? (100 * part) / flagged : null);
+  const totals = { early: 0, late: 0 };
+  caption.textContent = `${flagged.toLocaleString("en")} flagged samples of ${name}, by the layer with the largest share`;
+  for (const row of document.querySelectorAll(".depths tbody tr")) {
+    const found = flaggedBy ? flaggedBy[row.dataset.depth][state.step] : 0;
+    const rate = share(found);
+    totals[row.className] += found;
+    row.querySelector(".bar > span").style.width = `${rate || 0}%`;
+    row.querySelector(".flagged").textContent = flaggedBy ? found.toLocaleString("en") : "–";
+    row.querySelector(".rate").textContent = rate === null ? "–" : percent(rate);
+  }
+  for (const total of document.querySelectorAll("[data-total]")) {
+    const rate = share(totals[total.dataset.total]);
+    total.textContent = rate === null ? "" : `${percent(rate)} of the flagged`;
   }
 }
 
@@ -82,6 +105,7 @@ function updateThreshold() {
   state.moveRoc();
   showCounts();
   showOutcomes();
+  showDepths();
   showDecisions();
 }
 

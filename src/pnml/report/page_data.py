@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pnml.metrics import tnr_curve
+from pnml.report.depth import flagged_by_depth
 from pnml.report.tables import METRICS, metrics_by_set
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def page_data(report: Report) -> dict[str, Any]:
         "start": int(np.searchsorted(grid, start)),
         "origin": origin,
         "names": {"pnml": report.pnml_name, "baseline": report.baseline_name},
-        "sets": [_set_data(one, grid, edges, pairs.get(one.name), report.ind_set) for one in report.sets],
+        "sets": [_set_data(report, one, grid, edges, pairs.get(one.name)) for one in report.sets],
         "spectrum": None if report.spectrum is None else _spectrum_data(report.spectrum),
     }
 
@@ -71,12 +72,13 @@ def _edges(regret: NDArray[np.float64], threshold: float) -> NDArray[np.float64]
 
 
 def _set_data(
+    report: Report,
     scored: ScoredSet,
     grid: NDArray[np.float64],
     edges: NDArray[np.float64],
     pair: MetricsPair | None,
-    ind: ScoredSet | None,
 ) -> dict[str, Any]:
+    ind = report.ind_set
     kept = np.searchsorted(np.sort(scored.regret), grid, side="right")
     bins, _ = np.histogram(np.clip(scored.regret, edges[0], edges[-1]), edges)
     data: dict[str, Any] = {
@@ -87,6 +89,8 @@ def _set_data(
         "kept": kept.tolist(),
         "bins": bins.tolist(),
     }
+    if report.has_depths:
+        data["flaggedBy"] = flagged_by_depth(scored, grid, len(report.depths))
     if pair is not None and ind is not None:
         data["metrics"] = {
             name: metrics and {metric: getattr(metrics, metric) for metric in METRICS}

@@ -10,7 +10,9 @@ from pnml.core.detector import Detector
 from pnml.io.decode import UndecodableError, read_image
 from pnml.io.images import open_images
 from pnml.io.score_table import read_scores
+from pnml.io.scores import STRANGEST
 from pnml.report.model import Report, ScoredSet
+from pnml.report.scored_layers import layers_of
 from pnml.report.thumbnails import extremes, thumbnail
 
 if TYPE_CHECKING:
@@ -30,11 +32,13 @@ def report_of_scores(
     Args:
         path: a table written by ``pnml score``.
         images: the folder or parquet file that was scored, for the gallery.
-        detector: the detector it was scored with, for the threshold and the spectrum.
+        detector: the detector it was scored with, for the threshold, the spectrum and the order of its layers.
         class_names: by class number.
     """
     table = read_scores(path)
     ids = table["id"].tolist()
+    loaded = None if detector is None else Detector.load(detector)
+    layers = layers_of(path, table, None if loaded is None else loaded.layer_names)
     scored = ScoredSet(
         name=path.name if images is None else images.name,
         role="unlabelled",
@@ -43,13 +47,16 @@ def report_of_scores(
         probability=table.get("probability"),
         images=None if images is None else _thumbnails(images, ids, np.concatenate(extremes(table["regret"])), path),
         ids=ids,
+        leverage=layers.leverage,
+        strangest=layers.strangest,
     )
     facts = {"Scores": f"{path.name}, {len(scored):,} samples"}
     threshold, spectrum = _threshold(table), None
+    if STRANGEST in table and not layers.names:
+        facts["Layers"] = "in an order that the detector knows: pass --detector to see which depth gave samples away"
     if images is not None:
         facts["Images"] = str(images)
-    if detector is not None:
-        loaded = Detector.load(detector)
+    if detector is not None and loaded is not None:
         spectrum = loaded.subspace.spectrum
         facts["Detector"] = (
             f"{detector.name}: {loaded.n_features:,} features, {loaded.n_classes:,} classes, fitted on "
@@ -63,6 +70,7 @@ def report_of_scores(
         class_names=tuple(class_names),
         spectrum=spectrum,
         threshold=threshold,
+        layer_names=layers.names,
     )
 
 

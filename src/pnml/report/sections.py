@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
+from pnml.report.depth import DEFINITIONS, render_depths
 from pnml.report.gallery import render_gallery
 from pnml.report.labels import label
 from pnml.report.tables import METRICS, metric_table, render_table
@@ -39,7 +40,7 @@ _SLIDER = """<div class="slider">
 
 def render_sections(report: Report) -> str:
     """Return all sections for which the report has contents."""
-    parts = [_overview(report), _scores(report), _curves(report)] if report.sets else []
+    parts = [_overview(report), _scores(report), render_depths(report), _curves(report)] if report.sets else []
     return "\n".join([*parts, _metrics(report), _gallery(report), _facts(report), _definitions(report)])
 
 
@@ -139,8 +140,11 @@ def _metrics(report: Report) -> str:
 def _gallery(report: Report) -> str:
     if not report.sets:
         return ""
+    bars = any(one.leverage is not None for one in report.sets)
+    note = "The small bars are the shares of the layers in the leverage, from input to output; the embedding is last."
     return f"""<section class="panel" aria-labelledby="gallery-title">
 <h2 id="gallery-title">Most and least trusted</h2>
+{f'<p class="muted">{note}</p>' if bars else ""}
 {render_gallery(report)}
 </section>"""
 
@@ -157,6 +161,7 @@ def _facts(report: Report) -> str:
 def _definitions(report: Report) -> str:
     all_terms = report.has_metrics or report.tables
     terms = _DEFINITIONS if all_terms else {name: _DEFINITIONS[name] for name in ("Regret", "Threshold")}
+    terms = {**terms, **(DEFINITIONS if report.has_depths else {})}
     return f"""<section class="panel" aria-labelledby="definitions-title">
 <h2 id="definitions-title">Definitions</h2>
 <dl class="facts">{_entries(terms)}</dl>
