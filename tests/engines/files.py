@@ -37,6 +37,24 @@ def write_rows(path: Path, rows: NDArray[Any], group: int, ids: Sequence[Any] | 
     return path
 
 
+def layer_features(count: int, seed: int = 0) -> dict[str, NDArray[np.float32]]:
+    """Return features of two earlier layers, which vary about a point that is not 0."""
+    rng = np.random.default_rng(seed)
+    return {
+        "stem": (2 + 0.3 * rng.normal(size=(count, 5))).astype(np.float32),
+        "block.1": (1 + 0.5 * rng.normal(size=(count, 3))).astype(np.float32),
+    }
+
+
+def write_layers(path: Path, rows: NDArray[Any], layers: dict[str, NDArray[np.float32]], group: int) -> Path:
+    """Write embeddings and the features of earlier layers beside them."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    columns = {"embedding": rows, **{f"features.{name}": features for name, features in layers.items()}}
+    lists = {name: pa.FixedSizeListArray.from_arrays(held.ravel(), held.shape[1]) for name, held in columns.items()}
+    pq.write_table(pa.table(lists), path, row_group_size=group)
+    return path
+
+
 def write_folder(folder: Path, rows: NDArray[Any], bounds: Sequence[int], group: int) -> Path:
     """Write the rows as several files, which end at the given rows."""
     for number, (start, stop) in enumerate(zip([0, *bounds[:-1]], bounds, strict=True)):

@@ -30,7 +30,7 @@ from pnml.engines.ranges import worker_ranges
 from pnml.engines.ray import SkippedImagesWarning, fit, score, score_samples, sum_samples
 from pnml.io.embeddings import open_embeddings
 
-from .files import COVERAGE, FEATURES, embeddings, fitted, head, write_folder, write_rows
+from .files import COVERAGE, FEATURES, embeddings, fitted, head, layer_features, write_folder, write_layers, write_rows
 from .google_store import serving_google
 from .images import embedded, guard, write_images
 from .store import serving
@@ -156,6 +156,26 @@ def test_fit_on_a_folder_equals_fit_on_its_rows(tmp_path: Path) -> None:
     assert (
         again == detector.correlation
     )  # bit for bit: the order of additions does not depend on which worker is faster
+
+
+def test_layers_are_fitted_and_scored_as_on_one_machine(tmp_path: Path) -> None:
+    path = write_layers(tmp_path / "train.parquet", ROWS, layer_features(len(ROWS)), group=60)
+    samples = open_embeddings(path)
+    assert len(worker_ranges(samples)) > 3
+    detector = fit(path, head(), progress=False)
+    assert detector.layer_names == ("stem", "block.1")
+    expected, _ = local.fit(samples, head(), progress=False)
+    assert_same_statistic(detector, expected)
+    np.testing.assert_allclose(
+        detector.score(ROWS[:50], features=[rows[:50] for rows in layer_features(len(ROWS)).values()]),
+        expected.score(ROWS[:50], features=[rows[:50] for rows in layer_features(len(ROWS)).values()]),
+        rtol=1e-5,
+    )
+    score(path, detector, tmp_path / "scores", progress=False)
+    assert table_at(tmp_path / "scores").equals(table_of_one_process(samples, detector))
+    score(path, detector, tmp_path / "by_layer", by_layer=True, progress=False)
+    local.score(samples, detector, tmp_path / "scores.parquet", by_layer=True, progress=False)
+    assert table_at(tmp_path / "by_layer").equals(pq.read_table(tmp_path / "scores.parquet"))
 
 
 def test_scores_equal_those_of_one_process_and_a_killed_job_is_resumed(tmp_path: Path) -> None:

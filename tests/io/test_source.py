@@ -33,6 +33,16 @@ def test_locate_errors_names_position_and_id_of_a_value_that_is_not_finite() -> 
         fail_on(Chunk(12, np.array([10, 11]), np.array(["a", "b"]), rows))
 
 
+def test_locate_errors_names_the_layer_of_a_feature_that_is_not_finite() -> None:
+    features = np.ones((2, 3)), np.array([[1.0, np.nan], [1.0, 1.0]])
+    chunk = Chunk(2, np.arange(2), np.arange(2), np.ones((2, 2)), features=features)
+    with pytest.raises(ValueError, match=r"holds nan in column 1 of the features of layer 1: repair it$"):
+        fail_on(chunk)
+    named = r"row 0 of rows\.npz, counted from 0, holds nan in column 1 of the features of 'block2': repair it$"
+    with pytest.raises(ValueError, match=named), locate_errors(chunk, "rows.npz", ("block1", "block2")):
+        raise ValueError("row 0 is bad")
+
+
 def test_locate_errors_keeps_other_errors() -> None:
     with pytest.raises(ValueError, match=r"^row 1 is bad$"):
         fail_on(Chunk(2, np.arange(2), np.arange(2), np.ones((2, 2))))

@@ -1,0 +1,230 @@
+"""Earlier layers on the command line: chosen by fit, read from the detector by the other commands, shown by inspect."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+
+from pnml import Detector, guard
+from pnml.backend.state import save_state
+
+from .cli_files import (
+    FEATURES,
+    MODEL,
+    PREPARED,
+    fails,
+    make_files,
+    network,
+    pixels_of,
+    prepared,
+    run,
+    succeeds,
+    table_of,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from .cli_files import Files
+
+LAYERS = ("stem", "block.1")
+
+
+@dataclass(frozen=True)
+class Layered:
+    """Files of embeddings with the features of two layers, and what is in them."""
+
+    files: Files
+    features: dict[str, dict[str, NDArray[np.float32]]]
+
+    def __truediv__(self, name: str) -> Path:
+        return self.files / name
+
+    def fit(self, *words: object) -> Path:
+        path = self / "detector.safetensors"
+        succeeds("fit", "--embeddings", self / "train.npz", "--head", self / "head.npz", "--out", path, *words)
+        return path
+
+    def of(self, name: str, *layers: str) -> list[NDArray[np.float32]]:
+        return [self.features[name][layer] for layer in layers]
+
+
+@pytest.fixture
+def layered(tmp_path: Path) -> Layered:
+    files, rng = make_files(tmp_path), np.random.default_rng(1)
+    features: dict[str, dict[str, NDArray[np.float32]]] = {}
+    for name, rows in {"train": files.train, "held": files.held, "new": files.new}.items():
+        features[name] = {
+            layer: (2 + 0.3 * rng.normal(size=(len(rows), width))).astype(np.float32)
+            for layer, width in zip(LAYERS, (6, 4), strict=True)
+        }
+        if name == "new":
+            features[name]["stem"][:10] *= np.array([1, -1, 1, -1, 1, -1], dtype=np.float32)  # unlike the training rows
+        arrays: dict[str, Any] = {f"features.{layer}": held for layer, held in features[name].items()}
+        np.savez(tmp_path / f"{name}.npz", embedding=rows, **arrays)
+    return Layered(files, features)
+
+
+@pytest.mark.parametrize(
+    ("words", "chosen"),
+    [
+        ((), LAYERS),
+        (("--layers", "auto"), LAYERS),
+        (("--layers", "block.1, stem"), ("block.1", "stem")),
+        (("--layers", "block.1"), ("block.1",)),
+        (("--layers", "last"), ()),
+        (("--embedding-scale", "paper"), ()),
+    ],
+)
+def test_fit_takes_the_layers_that_are_asked_for(
+    words: tuple[str, ...], chosen: tuple[str, ...], layered: Layered
+) -> None:
+    scale: Any = "paper" if "paper" in words else "auto"
+    found = Detector.load(layered.fit(*words))
+    assert found.layer_names == chosen
+    expected = Detector(layered.files.weight, layered.files.bias, embedding_scale=scale)
+    expected.fit(layered.files.train, features=layered.of("train", *chosen))
+    new = layered.files.new.astype(np.float64)
+    features = [rows.astype(np.float64) for rows in layered.of("new", *chosen)]
+    np.testing.assert_allclose(
+        found.score(new, features=features), expected.score(new, features=features), rtol=1e-5, atol=1e-9
+    )
+
+
+def test_calibrate_and_score_read_the_layers_of_the_detector(layered: Layered) -> None:
+    path = layered.fit()
+    succeeds("calibrate", path, "--embeddings", layered / "held.npz", "--false-alarm-rate", "0.1")
+    detector = Detector.load(path)
+    scores = detector.score(layered.files.held, features=layered.of("held", *LAYERS))
+    assert detector.threshold is not None
+    assert np.mean(scores > detector.threshold.value) <= 0.1
+    succeeds("score", path, "--embeddings", layered / "new.npz", "--out", layered / "scores.parquet")
+    table = table_of(layered / "scores.parquet")
+    assert [*table][-3:] == ["p_value", "is_ood", "strangest_layer"]
+    assert table["strangest_layer"][:10] == ["stem"] * 10
+    assert all(table["is_ood"][:10])
+    shares = np.asarray(detector(layered.files.new, features=layered.of("new", *LAYERS)).leverage_by_layer)
+    assert table["strangest_layer"] == [("embedding", *LAYERS)[number] for number in shares.argmax(axis=1)]
+
+
+def test_score_by_layer_writes_the_shares_of_the_leverage(layered: Layered) -> None:
+    path = layered.fit()
+    words = "score", path, "--embeddings", layered / "new.npz", "--by-layer", "--out"
+    succeeds(*words, layered / "scores.csv")
+    table = table_of(layered / "scores.csv")
+    assert [*table][-4:] == ["strangest_layer", "leverage.embedding", "leverage.stem", "leverage.block.1"]
+    h = np.sum([table[f"leverage.{name}"] for name in ("embedding", *LAYERS)], axis=0)
+    result = Detector.load(path)(layered.files.new, features=layered.of("new", *LAYERS))
+    np.testing.assert_allclose(h / (1 + h), result.xtg, rtol=1e-4, atol=1e-7)
+    last = layered.fit("--layers", "last")
+    succeeds("score", last, "--embeddings", layered / "new.npz", "--out", layered / "last.csv")
+    assert [*table_of(layered / "last.csv")] == ["id", "prediction", "probability", "regret"]
+    assert "reads the embedding alone" in fails(*words, layered / "other.csv")
+
+
+def test_inspect_shows_every_layer(layered: Layered) -> None:
+    path = layered.fit()
+    geometry = Detector.load(path).geometry
+    assert geometry is not None
+    said = succeeds("inspect", path)
+    for name, width, scatter in zip(("embedding", *LAYERS), (FEATURES, 6, 4), geometry.scatters, strict=True):
+        found = re.search(rf"^ +{re.escape(name)} +(\S+) +(\S+) +(\S+) +(\S+)$", said, re.MULTILINE)
+        assert found, said
+        assert int(found[1]) == width
+        assert float(found[2]) == pytest.approx(scatter.freedom, abs=0.06)
+        assert float(found[3]) == pytest.approx(scatter.ridge, rel=0.01)
+        assert (found[4] == "none") == (name == "embedding")
+    assert "layers    stem (6), block.1 (4)" in succeeds(
+        "fit", "--embeddings", layered / "train.npz", "--head", layered / "head.npz", "--out", path
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--layers", "stem,block2"), "no features of the layer 'block2'; it has those of stem, block.1"),
+        (("--layers", "stem,"), "'stem,' is not auto, last, or different names"),
+        (("--layers", "stem,stem"), "'stem,stem' is not auto, last, or different names"),
+        (("--layers", "stem", "--embedding-scale", "paper"), "layers need --embedding-scale auto, got paper"),
+    ],
+)
+def test_layers_that_cannot_be_fitted_are_refused(words: tuple[str, ...], message: str, layered: Layered) -> None:
+    out = layered / "other.safetensors"
+    said = fails("fit", "--embeddings", layered / "train.npz", "--head", layered / "head.npz", "--out", out, *words)
+    assert message in said
+    assert not out.exists()
+
+
+def test_samples_without_the_features_of_the_detector_are_refused(layered: Layered) -> None:
+    path = layered.fit()
+    for words in (["calibrate", path], ["score", path, "--out", layered / "scores.csv"]):
+        said = fails(*words, "--embeddings", layered / "new.npy")
+        assert "new.npy has no features of the layer 'stem'; it has those of no layer" in said
+
+
+def test_detector_of_the_first_version_scores_embeddings_alone(layered: Layered) -> None:
+    weight, bias, train = layered.files.weight, layered.files.bias, layered.files.train.astype(np.float64)
+    unit = train / np.linalg.norm(train, axis=1, keepdims=True)
+    eigenvalues, eigenvectors = np.linalg.eigh(unit.T @ unit)
+    info = {
+        "count": len(train),
+        "norm_sum": float(np.linalg.norm(train, axis=1).sum()),
+        "embedding_scale": "auto",
+        "embedding_length": 3.0,
+        "bias_scale": 1.0,
+        "label_noise": 0.005,
+        "head_digest": Detector(weight, bias).head_digest,
+        "threshold": None,
+    }
+    arrays = {
+        "weight": weight,
+        "bias": bias,
+        "eigenvalues": eigenvalues[::-1].clip(0).copy(),
+        "eigenvectors": eigenvectors[:, ::-1].copy(),
+    }
+    path = layered / "first.safetensors"
+    save_state(path, "pnml.detector", 1, arrays, info)
+    assert "\nlayers" not in succeeds("inspect", path)
+    succeeds("score", path, "--embeddings", layered / "new.npz", "--out", layered / "scores.csv")
+    table = table_of(layered / "scores.csv")
+    assert "strangest_layer" not in table
+    np.testing.assert_allclose(table["regret"], Detector.load(path).score(layered.files.new), rtol=1e-6)
+
+
+def test_images_are_scored_by_the_layers_of_the_guard(folder: Path) -> None:
+    words = "fit", *MODEL, "--images", "train", *PREPARED
+    succeeds(*words, "--out", "auto.safetensors")
+    guarded = guard(network()).fit([prepared(pixels_of(folder / "train"))], progress=False)
+    found = Detector.load("auto.safetensors")
+    assert found.layer_names == guarded.layers == ("1",)
+    assert found.feature_widths == (FEATURES,)
+    succeeds("score", "auto.safetensors", *MODEL, "--images", "new", *PREPARED, "--out", "scores.csv", "--by-layer")
+    table = table_of(folder / "scores.csv")
+    result = guarded(prepared(pixels_of(folder / "new")))
+    np.testing.assert_allclose(table["regret"], result.regret, rtol=1e-3)
+    torch.testing.assert_close(
+        torch.tensor([table["leverage.embedding"], table["leverage.1"]]).T,
+        result.leverage_by_layer.double(),
+        rtol=1e-2,
+        atol=1e-4,
+        check_dtype=False,
+    )
+    succeeds(*words, "--layers", "last", "--out", "last.safetensors")
+    assert Detector.load("last.safetensors").layer_names == ()
+    succeeds(*words, "--layers", "2", "--out", "named.safetensors")
+    assert Detector.load("named.safetensors").layer_names == ("2",)
+    succeeds("calibrate", "named.safetensors", *MODEL, "--images", "held", *PREPARED)
+    said = fails(*words, "--layers", "nowhere", "--out", "other.safetensors")
+    assert "nowhere" in said
+
+
+def test_help_explains_layers_with_an_example() -> None:
+    said = " ".join(run("fit", "--help").stdout.split())
+    assert "--layers layer2,layer3" in said
