@@ -136,8 +136,8 @@ def _leverage(
     means = np.stack([np.vstack([rows[labels == c], prior]).mean(axis=0) for c in range(n_classes)])
     spread = rows - means[labels]
     inverse = np.linalg.inv(spread.T @ spread + ridge * np.eye(rows.shape[1]))
-    known = 1 + np.bincount(labels, minlength=n_classes)[labels]
-    away = known / (known - 1)
+    others = np.bincount(labels, minlength=n_classes)[labels]  # of the class, the row replaced by that at the mean
+    away = 1 + (1 + 1 / (len(rows) - 1)) / others  # without a row, the mean of its class and of all rows move away
     of_rows = np.einsum("ij,jk,ik->i", spread, inverse, spread)
     d = x - means[guessed]
     return np.einsum("ij,jk,ik->i", d, inverse, d), away**2 * of_rows / (1 - away * of_rows)
