@@ -86,7 +86,7 @@ def test_bias_defaults_to_zeros() -> None:
     assert (Detector(weight).fit(train).score(x) == Detector(weight, np.zeros(5)).fit(train).score(x)).all()
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30, deadline=None, derandomize=True, database=None)
 @given(cuts=st.lists(st.integers(0, 200), max_size=5).map(sorted), scale=st.sampled_from(SCALES))
 def test_fit_in_parts_and_merged_is_fit_at_once(cuts: list[int], scale: Any) -> None:
     weight, bias, train, x = problem()
@@ -108,7 +108,7 @@ def test_fit_forgets_and_partial_fit_does_not() -> None:
     assert detector.partial_fit(train).correlation.count == 400
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30, deadline=None, derandomize=True, database=None)
 @given(seed=st.integers(0, 10**6), scale=st.sampled_from(["paper", "natural"]))
 def test_regret_is_bounded_falls_with_more_data_and_knows_no_axes(seed: int, scale: Any) -> None:
     """At a length that stays, as that of "auto" does not when there is more data."""
@@ -123,7 +123,7 @@ def test_regret_is_bounded_falls_with_more_data_and_knows_no_axes(seed: int, sca
     np.testing.assert_allclose(turned, whole, rtol=1e-9)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30, deadline=None, derandomize=True, database=None)
 @given(seed=st.integers(0, 10**6))
 def test_at_the_length_of_auto_regret_is_bounded_and_knows_no_axes(seed: int) -> None:
     weight, bias, train, x = problem(seed)

@@ -16,7 +16,7 @@ from oracles import about_class_means, balanced_head
 from pnml import Correlation, Detector
 from pnml.core.scaling import balanced_length
 
-from .strategies import seeds
+from .strategies import modest, seeds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,6 +35,7 @@ def mean_entropy(rows: np.ndarray, weight: np.ndarray, bias: np.ndarray, length:
     return float(entropy(softmax(length * directions @ weight.T + bias, axis=1), axis=1).mean())
 
 
+@modest
 @given(seed=seeds, classes=st.integers(2, 30))
 def test_a_quarter_of_the_entropy_is_left(seed: int, classes: int) -> None:
     rows, weight, bias = problem(seed, classes)
@@ -43,6 +44,7 @@ def test_a_quarter_of_the_entropy_is_left(seed: int, classes: int) -> None:
     assert mean_entropy(rows, weight, bias * length / norm, length) == pytest.approx(np.log(classes) / 4, rel=1e-6)
 
 
+@modest
 @given(seed=seeds, factor=st.sampled_from([1e-8, 0.3, 1e5]))
 def test_units_of_the_embeddings_do_not_matter(seed: int, factor: float) -> None:
     rows, weight, bias = problem(seed)
@@ -52,6 +54,7 @@ def test_units_of_the_embeddings_do_not_matter(seed: int, factor: float) -> None
     assert scaled.bias_scale == pytest.approx(plain.bias_scale, rel=1e-6)
 
 
+@modest
 @given(seed=seeds, temperature=st.sampled_from([0.01, 5.0]))
 def test_a_surer_head_gets_shorter_embeddings_and_the_same_p(seed: int, temperature: float) -> None:
     """What a head says at a quarter of its entropy does not depend on how sure it is."""
@@ -84,6 +87,7 @@ def test_classes_that_cannot_be_told_apart_do_not_make_it_endless() -> None:
     assert balanced_length(rows, np.ones((3, 12)), np.zeros(3), mean_norm=2.5) == 2.5
 
 
+@modest
 @given(seed=seeds)
 def test_the_regret_is_that_of_embeddings_of_this_length(seed: int) -> None:
     rows, weight, bias = problem(seed)

@@ -120,9 +120,13 @@ class Correlation:
     def _checked_classes(self, classes: Array | None, count: int) -> np.ndarray[Any, Any]:
         if classes is None:
             raise ValueError("this Correlation sums the rows of every class: pass their classes, update(rows, classes)")
-        found = to_numpy(as_array(classes), np.int64)
-        if found.shape != (count,):
-            raise ValueError(f"expected one class for each of {count} rows, got shape {found.shape}")
+        given = to_numpy(as_array(classes), None)
+        if given.shape != (count,):
+            raise ValueError(f"expected one class for each of {count} rows, got shape {given.shape}")
+        with np.errstate(invalid="ignore"):
+            found = given.astype(np.int64)
+        if (found != given).any():
+            raise ValueError(f"expected whole numbers as classes, got {given[found != given][0]}")
         if count and not 0 <= found.min() <= found.max() < self.n_classes:
             raise ValueError(f"expected classes from 0 to {self.n_classes - 1}, got {found.min()} to {found.max()}")
         return found
