@@ -13,7 +13,7 @@ from sklearn.metrics import roc_auc_score
 
 from pnml.report import Report, ScoredSet, Table, write_report
 
-from .factories import comparison, scored, unlabelled
+from .factories import comparison, layered, scored, unlabelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -315,3 +315,44 @@ def test_page_without_javascript_has_tables_and_images(window: Page, compared: P
     assert page.locator("td.number.best").first.is_visible()
     assert page.locator("img").last.is_visible()
     page.close()
+
+
+def test_depths_follow_the_threshold_and_the_selected_set(window: Page, tmp_path: Path) -> None:
+    report = layered()
+    path = write_report(report, tmp_path / "report.html")
+
+    def check(page: Page, one: ScoredSet) -> None:
+        flagged = one.regret > page.evaluate("data.grid[state.step]")
+        assert one.strangest is not None
+        for position, name in enumerate(report.depths):
+            column = 0 if name == "embedding" else position + 1
+            found = int(np.sum(flagged & (one.strangest == column)))
+            row = f".depths tr[data-depth='{position}']"
+            assert text_of(page, f"{row} .flagged") == f"{found:,}"
+            shown = text_of(page, f"{row} .rate")
+            assert (
+                shown == "–"
+                if not flagged.any()
+                else float(shown[:-1]) == pytest.approx(100 * found / flagged.sum(), abs=0.051)
+            )
+        assert text_of(page, "#depths-caption").startswith(f"{flagged.sum():,} flagged samples of {one.name}")
+
+    for scheme in ("light", "dark"):
+        with opened(window, path, scheme=scheme) as page:
+            check(page, report.sets[1])
+            assert page.evaluate(CONTRAST) == []
+            page.locator("#threshold").focus()
+            for key in ("PageUp", "End", "Home"):
+                page.keyboard.press(key)
+                check(page, report.sets[1])
+            page.locator("input[name='set'][value='2']").check()
+            check(page, report.sets[2])
+            totals = [page.locator(f"[data-total='{which}']").inner_text() for which in ("early", "late")]
+            assert sum(float(total.split("%")[0]) for total in totals) == pytest.approx(100, abs=0.11)
+            assert page.locator(".sample .away:visible").count() == page.locator(".sample.is-flagged:visible").count()
+
+
+def test_depths_fit_a_narrow_screen(window: Page, tmp_path: Path) -> None:
+    path = write_report(layered(), tmp_path / "report.html")
+    with opened(window, path, width=360) as page:
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")

@@ -1,0 +1,125 @@
+"""Test what the page says about the layers: counts at every threshold, shares of samples, and words."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from pnml import Detector
+from pnml.io.scores import score_writer
+from pnml.report import Report, ScoredSet
+from pnml.report.page import render
+from pnml.report.scored import report_of_scores
+
+from .factories import LAYERS, comparison, layered, page_data_of, scored, unlabelled
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DEPTHS = (*LAYERS, "embedding")
+
+
+def test_flagged_samples_are_counted_by_layer_at_every_threshold() -> None:
+    report = layered()
+    found = page_data_of(render(report))
+    for one, data in zip(report.sets, found["sets"], strict=True):
+        assert one.strangest is not None
+        for step in (0, 17, found["start"], len(found["grid"]) - 1):
+            flagged = one.regret > found["grid"][step]
+            for position, name in enumerate(DEPTHS):
+                column = 0 if name == "embedding" else 1 + LAYERS.index(name)
+                expected = sum(flagged & (one.strangest == column))
+                assert data["flaggedBy"][position][step] == expected
+            assert sum(counts[step] for counts in data["flaggedBy"]) == data["count"] - data["kept"][step]
+
+
+def test_every_sample_shows_the_shares_of_its_layers_from_input_to_output() -> None:
+    report = layered()
+    page = render(report)
+    labels = re.findall(r'<svg class="shares"[^>]*aria-label="([^"]*)"', page)
+    assert len(labels) == 2 * 24  # the third set knows the strangest layer only
+    assert page.count('class="away"') == 3 * 24
+    known = report.sets[0]
+    assert known.leverage is not None
+    best = known.leverage[np.argmin(known.regret)]
+    shares = np.append(best[1:], best[0]) / best.sum()
+    words = [f"{name} {100 * share:.0f}%" for name, share in zip(DEPTHS, shares, strict=True)]
+    assert unescape(labels[0]) == f"Shares of the layers, from input to output: {', '.join(words)}"
+    heights = re.findall(r'height="([\d.]+)"><title>', page)[:5]
+    np.testing.assert_allclose((np.array(heights, dtype=float) - 2) / 26, shares, atol=1e-3)
+
+
+def test_largest_share_names_the_layer_and_whether_it_is_early() -> None:
+    one = ScoredSet(name="two", role="unlabelled", regret=[0.1, 0.9], leverage=[[3.0, 0, 0, 1, 0], [1.0, 5, 0, 0, 0]])
+    page = render(Report(title="", facts={}, sets=(one,), layer_names=("a", "b", "c", "d")))
+    assert re.findall(r'<span class="away">(.*?)</span>', page) == ["late: embedding", "early: a"]
+    rows = re.findall(r'<tr data-depth="(\d)" class="(\w+)"><th scope="row"><span class="key"></span>(\w+)</th>', page)
+    kinds = {"a": "early", "b": "early", "c": "late", "d": "late", "embedding": "late"}
+    assert rows == [(str(number), which, name) for number, (name, which) in enumerate(kinds.items())]
+    assert "another camera" in page
+    assert "unknown content" in page
+
+
+@pytest.mark.parametrize("report", [comparison(), unlabelled(), unlabelled(layer_names=LAYERS)])
+def test_page_without_layers_says_nothing_about_them(report: Report) -> None:
+    page = render(report)
+    assert 'id="depths-title"' not in page
+    assert '<svg class="shares"' not in page
+    assert "Leverage" not in page
+    assert all("flaggedBy" not in one for one in page_data_of(page)["sets"])
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"leverage": np.ones((90, 3))}, "has leverages of 3 layers, the embedding included: expected 5"),
+        ({"leverage": np.ones(90)}, r"the leverage of 'new' has shape \(90,\)"),
+        ({"leverage": -np.ones((90, 5))}, "expected finite numbers of 0 or more"),
+        ({"leverage": np.ones((89, 5))}, "has 90 regrets but 89 entries in 'leverage'"),
+        ({"strangest": np.full(90, 5)}, "has strangest layers from 5 to 5: expected 0, the embedding, to 4"),
+    ],
+)
+def test_layers_that_do_not_fit_raise(columns: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Report(title="", facts={}, sets=(scored("new", "out", -1, 90, 3, **columns),), layer_names=LAYERS)
+
+
+def table(**columns: Any) -> dict[str, Any]:
+    found = {"id": ["a", "b"], "regret": [0.1, 0.5], "strangest_layer": ["embedding", "conv1"], **columns}
+    return {name: np.array(values) for name, values in found.items()}
+
+
+def test_table_with_leverages_needs_no_detector(tmp_path: Path) -> None:
+    path = tmp_path / "scores.csv"
+    shares = {"leverage.embedding": [2.0, 1.0], "leverage.conv1": [0.0, 4.0], "leverage.conv.2": [1.0, 0.0]}
+    score_writer(path)(path, [table(**shares)])
+    report = report_of_scores(path)
+    assert report.layer_names == ("conv1", "conv.2")
+    assert report.sets[0].leverage is not None
+    assert report.sets[0].leverage.tolist() == [[2, 0, 1], [1, 4, 0]]
+    assert report.sets[0].strangest is not None
+    assert report.sets[0].strangest.tolist() == [0, 1]
+
+
+def test_table_with_strangest_layers_takes_their_order_from_the_detector(tmp_path: Path) -> None:
+    path = tmp_path / "scores.parquet"
+    score_writer(path)(path, [table()])
+    alone = report_of_scores(path)
+    assert not alone.has_depths
+    assert "pass --detector" in alone.facts["Layers"]
+    rng = np.random.default_rng(0)
+    detector = Detector(rng.normal(size=(3, 5)))
+    detector.layer_names = ("conv0", "conv1")
+    detector.partial_fit(rng.normal(size=(50, 5)), features=[rng.normal(size=(50, 4)), rng.normal(size=(50, 3))])
+    detector.save(tmp_path / "detector.safetensors")
+    report = report_of_scores(path, detector=tmp_path / "detector.safetensors")
+    assert report.depths == ("conv0", "conv1", "embedding")
+    assert report.sets[0].strangest is not None
+    assert report.sets[0].strangest.tolist() == [0, 2]
+    Detector(rng.normal(size=(3, 5))).fit(rng.normal(size=(50, 5))).save(tmp_path / "other.safetensors")
+    with pytest.raises(ValueError, match=r"names the layer 'conv1', which is none of \['embedding'\]"):
+        report_of_scores(path, detector=tmp_path / "other.safetensors")
