@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from core.strategies import EPS, Matrix, home, modest, training_rows
 from pnml import Correlation
 from pnml.backend import rows as row_tools
-from pnml.backend.products import sum_of_products
+from pnml.backend.products import sum_by_class, sum_of_products
 
 
 @pytest.mark.parametrize("unit_norm", [False, True])
@@ -87,3 +87,23 @@ def test_rows_without_length_among_ordinary_ones_are_counted_as_they_are() -> No
 def test_a_row_too_short_to_be_scaled_is_left_out() -> None:
     statistic = Correlation(unit_norm=True).update(np.array([[1.0, 1.0], [1e-310, 0.0]]))
     assert (statistic.count, statistic.left_out) == (1, 1)
+
+
+@pytest.mark.parametrize("library", [np, torch])
+@pytest.mark.parametrize("chunk_bytes", [1, 1 << 22])
+@pytest.mark.parametrize("n", [1, 50, 3000])
+def test_rows_of_each_class_are_summed(library: Any, chunk_bytes: int, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each layer divided by what is given for it; classes without rows have zeros."""
+    monkeypatch.setattr(row_tools, "_CHUNK_BYTES", chunk_bytes)
+    rng = np.random.default_rng(0)
+    rows, classes = rng.normal(size=(n, 7)), rng.integers(5, size=n)
+    norms = [rng.uniform(0.5, 2, size=n) for _ in range(2)]
+    expected, plain = np.zeros((6, 7)), np.zeros((6, 7))
+    np.add.at(expected, classes, np.hstack([rows[:, :4] / norms[0][:, None], rows[:, 4:] / norms[1][:, None]]))
+    np.add.at(plain, classes, rows)
+    x, by = library.asarray(rows), [library.asarray(norm) for norm in norms]
+    np.testing.assert_allclose(home(sum_by_class(x, (4, 3), by, classes, 6)), expected, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(home(sum_by_class(x, (4, 3), None, classes, 6)), plain, rtol=1e-11, atol=1e-11)
+    single = sum_by_class(library.asarray(rows.astype(np.float32)), (7,), None, classes, 6)
+    assert single.dtype == library.float64
+    np.testing.assert_allclose(home(single), plain, rtol=1e-5, atol=1e-4)

@@ -105,3 +105,26 @@ def test_a_statistic_keeps_its_sample_in_a_file_and_loses_it_with_one_that_has_n
     assert without != statistic
     assert (without + statistic).sample is None
     assert RowSample.of(gaussian(4, 50)) != "a sample"
+
+
+@given(seed=seeds, cuts=st.lists(st.integers(0, 3000), max_size=4))
+def test_classes_stay_with_their_rows(seed: int, cuts: list[int]) -> None:
+    """However the rows are cut and ordered, and in files; a part without classes leaves none."""
+    rows = gaussian(seed, 3000)
+    classes = (10 * rows[:, 0]).astype(np.int64) % 7
+    order = np.random.default_rng(seed).permutation(3000)
+    parts = [part for part in np.split(order, sorted(cuts)) if len(part)]
+    samples = [RowSample.of(rows[part], classes[part]) for part in parts]
+    whole = sum(samples[1:], start=samples[0])
+    assert whole == RowSample.of(rows, classes)
+    of_row = {
+        row.tobytes(): c for row, c in zip(rows / np.linalg.norm(rows, axis=1, keepdims=True), classes, strict=True)
+    }
+    directions = np.frombuffer(b"".join(of_row), dtype=np.float64).reshape(-1, 5).astype(np.float32)
+    expected = {row.tobytes(): c for row, c in zip(directions, of_row.values(), strict=True)}
+    assert whole.classes is not None
+    assert whole.classes.tolist() == [expected[row.tobytes()] for row in whole.numpy()]
+    again = RowSample.from_arrays(whole.arrays())
+    assert again == whole
+    assert RowSample.of(rows) != whole
+    assert (whole + RowSample.of(rows)).classes is None
