@@ -40,7 +40,7 @@ def replace_by_weights(path: Path) -> None:
 
 
 def make_newer(path: Path) -> None:
-    path.write_bytes(path.read_bytes().replace(b'"version":"1"', b'"version":"9"'))
+    path.write_bytes(path.read_bytes().replace(b'"version":"2"', b'"version":"9"'))
 
 
 DETECTORS: list[tuple[Callable[[Path], None], str]] = [
@@ -122,12 +122,13 @@ def test_zero_embeddings_are_left_out_of_fit_with_a_warning_and_flagged_by_score
 
 
 @pytest.mark.filterwarnings("default::pnml.core.detector.FewRowsWarning")
-def test_few_training_rows_print_one_warning(files: Files) -> None:
+def test_few_training_rows_print_one_warning_with_the_leverage_of_the_paper(files: Files) -> None:
     np.save(files / "few.npy", files.train[:4])
     words = ["fit", "--embeddings", files / "few.npy", "--head", files / "head.npz", "--out", files / "d.safetensors"]
-    result = run(*words)
+    assert "warning" not in run(*words).stderr
+    result = run(*words, "--embedding-scale", "paper")
     assert result.exit_code == 0
-    assert f"\nwarning: 4 training rows for {FEATURES} features span so little" in result.stderr
+    assert result.stderr.count(f"\nwarning: 4 training rows for {FEATURES} features span so little") == 1
 
 
 def test_too_few_calibration_samples_are_refused(files: Files) -> None:

@@ -37,7 +37,7 @@ def samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EmbeddingFile:
 
 def unit(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     wide = rows.astype(np.float64)
-    return wide / np.linalg.norm(wide, axis=1, keepdims=True)
+    return np.asarray(wide / np.linalg.norm(wide, axis=1, keepdims=True))
 
 
 def test_fit_sums_every_layer_by_predicted_class(samples: EmbeddingFile) -> None:
@@ -140,7 +140,7 @@ def test_ranges_grow_with_the_widths_of_the_layers(samples: EmbeddingFile, monke
 
 def test_images_carry_what_the_layer_puts_out(tmp_path: Path) -> None:
     samples = embedded(write_images(tmp_path / "images", 30), guard(), batch=8)
-    assert samples.layer_names == ()
+    assert not samples.layer_names
     chunks = list(samples.chunks())
     assert samples.layer_names == ("1",)
     with torch.no_grad():

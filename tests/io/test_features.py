@@ -32,11 +32,13 @@ def lists(rows: Rows, *, fixed: bool) -> pa.Array:
 
 
 def npz(path: Path) -> None:
-    np.savez(path, **{f"features.{name}": rows for name, rows in FEATURES.items()}, embedding=EMBEDDINGS)
+    arrays: dict[str, Any] = {f"features.{name}": rows for name, rows in FEATURES.items()}
+    np.savez(path, **arrays, embedding=EMBEDDINGS)
 
 
 def npz_of_any_name(path: Path) -> None:
-    np.savez_compressed(path, penultimate=EMBEDDINGS, **{f"features.{name}": rows for name, rows in FEATURES.items()})
+    arrays: dict[str, Any] = {f"features.{name}": rows for name, rows in FEATURES.items()}
+    np.savez_compressed(path, penultimate=EMBEDDINGS, **arrays)
 
 
 def fixed_lists(path: Path) -> None:
@@ -108,7 +110,8 @@ def test_layer_that_is_not_there_is_named_with_those_that_are(path: Path, tmp_pa
 
 def test_features_of_another_precision_keep_theirs(tmp_path: Path) -> None:
     features = RNG.normal(size=(ROWS, 2))
-    np.savez(tmp_path / "rows.npz", embedding=EMBEDDINGS, **{"features.stem": features})
+    arrays: dict[str, Any] = {"features.stem": features}
+    np.savez(tmp_path / "rows.npz", embedding=EMBEDDINGS, **arrays)
     (chunk,) = open_embeddings(tmp_path / "rows.npz").chunks()
     np.testing.assert_array_equal(chunk.features[0], features)
     np.testing.assert_array_equal(chunk.embeddings, EMBEDDINGS)

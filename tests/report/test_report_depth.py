@@ -54,7 +54,8 @@ def test_every_sample_shows_the_shares_of_its_layers_from_input_to_output() -> N
 
 
 def test_largest_share_names_the_layer_and_whether_it_is_early() -> None:
-    one = ScoredSet(name="two", role="unlabelled", regret=[0.1, 0.9], leverage=[[3.0, 0, 0, 1, 0], [1.0, 5, 0, 0, 0]])
+    leverage = np.array([[3.0, 0, 0, 1, 0], [1.0, 5, 0, 0, 0]])
+    one = ScoredSet(name="two", role="unlabelled", regret=np.array([0.1, 0.9]), leverage=leverage)
     page = render(Report(title="", facts={}, sets=(one,), layer_names=("a", "b", "c", "d")))
     assert re.findall(r'<span class="away">(.*?)</span>', page) == ["late: embedding", "early: a"]
     rows = re.findall(r'<tr data-depth="(\d)" class="(\w+)"><th scope="row"><span class="key"></span>(\w+)</th>', page)

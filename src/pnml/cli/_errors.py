@@ -23,7 +23,7 @@ def user_errors() -> Iterator[None]:
     logger.setLevel(logging.INFO)
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = _show
+            warnings.showwarning = _Once()
             yield
     except (ValueError, OSError, ImportError, SafetensorError) as error:
         typer.secho(f"error: {_message(error)}", fg=typer.colors.RED, err=True)
@@ -37,8 +37,17 @@ class _EchoHandler(logging.Handler):
         typer.echo(record.getMessage(), err=True)
 
 
-def _show(message: Warning | str, *_args: object, **_kwargs: object) -> None:
-    typer.secho(f"warning: {message}", fg=typer.colors.YELLOW, err=True)
+class _Once:
+    """Shows a warning the first time that its text comes, wherever it comes from."""
+
+    def __init__(self) -> None:
+        self._shown: set[str] = set()
+
+    def __call__(self, message: Warning | str, *_args: object, **_kwargs: object) -> None:
+        text = str(message)
+        if text not in self._shown:
+            self._shown.add(text)
+            typer.secho(f"warning: {text}", fg=typer.colors.YELLOW, err=True)
 
 
 def _message(error: Exception) -> str:
