@@ -92,3 +92,45 @@ def test_ordinary_rows_are_scored_in_float32(labelled: bool) -> None:  # noqa: F
     assert trusted.mean() > 0.95
     exact = detector.score(x[0].astype(np.float64), features=[layer.astype(np.float64) for layer in x[1:]])
     np.testing.assert_allclose(found[trusted], exact[trusted], rtol=1e-3)
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_tensors_on_a_device_are_scored_there(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch, *, together: bool
+) -> None:
+    """Layer by layer, or by one product for all of them."""
+    rng = np.random.default_rng(1)
+    layers = [1 + rng.normal(size=(400, w)) for w in (20, 10, 5)]
+    detector = Detector(rng.normal(size=(6, 20))).fit(layers[0], features=layers[1:])
+    x = [np.vstack([layer[:50], rng.normal(size=(50, layer.shape[1]))]) for layer in layers]
+    expected = detector(x[0], features=x[1:])
+    monkeypatch.setattr("pnml.core.batch.to_compute", lambda x: x)
+    monkeypatch.setattr("pnml.core.scorer.is_remote", lambda x: together)
+    embeddings, *features = (torch.tensor(layer, dtype=dtype) for layer in x)
+    found = detector(embeddings, features=features)
+    rtol = 1e-9 if dtype == torch.float64 else LARGEST_ERROR
+    for name in ("regret", "xtg", "pnml_probabilities", "leverage_by_layer"):
+        value = getattr(found, name)
+        assert isinstance(value, torch.Tensor)
+        assert value.dtype == dtype
+        np.testing.assert_allclose(value, getattr(expected, name), rtol=rtol, atol=rtol / 10, err_msg=name)
+
+
+def test_scores_have_gradients_in_every_layer() -> None:
+    """Those of finite differences, for a row that is strange in all layers."""
+    rng = np.random.default_rng(2)
+    layers = [1 + 0.2 * rng.normal(size=(300, w)) for w in (8, 5)]
+    detector = Detector(rng.normal(size=(3, 8))).fit(layers[0], features=layers[1:])
+    x = [torch.tensor(rng.normal(size=(1, w)), requires_grad=True) for w in (8, 5)]
+    detector.score(x[0], features=x[1:]).sum().backward()
+    for number, layer in enumerate(x):
+        assert layer.grad is not None
+        for column in range(layer.shape[1]):
+            moved = []
+            for step in (1e-6, -1e-6):
+                at = [tensor.detach().numpy().copy() for tensor in x]
+                at[number][0, column] += step
+                moved.append(detector.score(at[0], features=at[1:])[0])
+            slope = (moved[0] - moved[1]) / 2e-6
+            assert float(layer.grad[0, column]) == pytest.approx(slope, rel=1e-3, abs=1e-6)

@@ -295,9 +295,9 @@ class Float32Scorer:
         errors = [(xp.abs(d) @ c + floor) / xp.sqrt(xp.clip(raw, 1e-35, None)) for raw, d, c, floor in parts]
         error = found.shares[:, 0] * (4.2 * errors[0] + 2.1 * errors[1])
         for number, (limit, slope) in enumerate(zip(depth.limits, depth.slopes, strict=True)):
-            silent = found.raw[number + 2] * (1 + 2.1 * errors[number + 2]) < limit
-            layer = slope / limit * found.raw[number + 2] * 2.1 * errors[number + 2]
-            error = error + xp.where(silent, xp.zeros_like(layer), layer)
+            grown = found.raw[number + 2] * errors[number + 2] * (2 + errors[number + 2])
+            silent = found.raw[number + 2] + grown < limit
+            error = error + xp.where(silent, xp.zeros_like(grown), slope / limit * grown)
         allowed = self._allowed_error(self._error_per_norm, steepness)
         trusted = (error <= allowed * h) & certain & (errors[0] < 0.1) & (errors[1] < 0.1)
         trusted &= (regret > _SMALLEST_REGRET) & (allowed > 0) & _are_safe(squared_norms)
