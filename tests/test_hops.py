@@ -23,25 +23,25 @@ SOURCE = str(Path(pnml.__file__).parent)
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The functions of pnml that are active when the products are computed, outermost first."""
     found: list[str] = []
-    compute = Float32Scorer._score_chunk
+    compute = Float32Scorer._score_deep
 
     def note(self: Float32Scorer, *args: Any) -> Any:
-        frame, found[:] = sys._getframe(1), ["_score_chunk"]
+        frame, found[:] = sys._getframe(1), ["_score_deep"]
         while frame is not None:
             if frame.f_code.co_filename.startswith(SOURCE):
                 found.insert(0, frame.f_code.co_name)
             frame = frame.f_back  # type: ignore[assignment]
         return compute(self, *args)
 
-    monkeypatch.setattr(Float32Scorer, "_score_chunk", note)
+    monkeypatch.setattr(Float32Scorer, "_score_deep", note)
     return found
 
 
 def test_guard_is_seven_calls_deep(calls: list[str]) -> None:
     x = torch.rand(200, 6, generator=torch.Generator().manual_seed(0))
-    guard = pnml.guard(nn.Sequential(nn.ReLU(), nn.Linear(6, 3))).fit([x], progress=False)
+    guard = pnml.guard(nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 3))).fit([x], progress=False)
     guard(x)
-    assert calls == ["forward", "__call__", "_score_rows", "score", "by_chunk", "work", "_score_chunk"]
+    assert calls == ["forward", "__call__", "_score_rows", "score", "by_chunk", "work", "_score_deep"]
 
 
 def test_score_command_is_eight_calls_from_the_products(calls: list[str], tmp_path: Path) -> None:
@@ -51,5 +51,5 @@ def test_score_command_is_eight_calls_from_the_products(calls: list[str], tmp_pa
     words = ["score", tmp_path / "detector.safetensors", "--embeddings", tmp_path / "new.npy"]
     done = CliRunner().invoke(app, [str(word) for word in [*words, "--out", tmp_path / "scores.csv"]])
     assert done.exit_code == 0, done.output
-    expected = ["score", "score", "score_rows", "__call__", "_score_rows", "score", "by_chunk", "work", "_score_chunk"]
+    expected = ["score", "score", "score_rows", "__call__", "_score_rows", "score", "by_chunk", "work", "_score_deep"]
     assert calls == expected

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import warnings
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 import pnml
 from pnml.pytorch.distributed import agree_over_ranks, sum_over_ranks
+from pnml.pytorch.layers import Layer, LayersNotFoundWarning
 
 from .networks import CLASSES, CNN, images, mlp, rows
 
@@ -33,6 +35,21 @@ def one_layer() -> nn.Linear:
     """A classifier whose embeddings are its inputs, to the last bit, whatever the batches."""
     torch.manual_seed(0)
     return nn.Linear(8, CLASSES).double()
+
+
+class Skipping(nn.Module):
+    """A classifier that calls one of its layers only in batches of another size than 20 rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.last = nn.Linear(8, 8).double(), nn.Linear(8, CLASSES).double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        if len(x) != 20:
+            self.first(x)
+        logits: Tensor = self.last(x)
+        return logits
 
 
 def shares(data: Tensor, how: str, rank: int) -> list[Tensor]:
@@ -57,16 +74,23 @@ def main(folder: Path) -> None:
         guard.save(folder / f"{how}-{rank}.safetensors")
         np.savez(folder / f"{how}-{rank}.npz", **guard(fresh).to_table())
     mine = rows(MANY).double()[rank::2]
-    pnml.guard(one_layer()).fit([mine[:400], mine[400:]], progress=False).save(folder / f"many-{rank}")
+    pnml.guard(one_layer(), layers="last").fit([mine[:400], mine[400:]], progress=False).save(folder / f"many-{rank}")
     torch.manual_seed(0)
     wrapped = nn.parallel.DistributedDataParallel(CNN().double())
     guard = pnml.guard(wrapped).fit(shares(images(96).double(), "one rank empty", rank), progress=False)
     np.savez(folder / f"parallel-{rank}.npz", **guard(images(30, seed=2).double()).to_table())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error" if rank == 0 else "ignore", LayersNotFoundWarning)
+        batches = [train[:40]] if rank == 0 else [train[40:76], train[76:]]
+        guard = pnml.guard(Skipping()).fit(batches, progress=False)
+    guard.save(folder / f"skipping-{rank}.safetensors")
+    np.savez(folder / f"skipping-{rank}.npz", **guard(fresh).to_table())
     other_width = pnml.Correlation().update(np.eye(2 + rank))
     complaints = [
         complaint(lambda: pnml.guard(mlp().double()).fit([], progress=False)),
         complaint(lambda: pnml.guard(mlp().double()).fit([train], progress=False).calibrate([], progress=False)),
-        complaint(agree_over_ranks, f"fc{rank}"),
+        complaint(agree_over_ranks, f"fc{rank}", ()),
+        complaint(agree_over_ranks, "fc", (Layer(f"block{rank}"),)),
         complaint(sum_over_ranks, other_width),
     ]
     (folder / f"complaints-{rank}.txt").write_text("\n".join(complaints))

@@ -10,26 +10,30 @@ import torch
 from torch import Tensor, nn
 
 import pnml
+from pnml.pytorch.layers import LayersNotFoundWarning
 
 from .networks import CLASSES, CNN, FEATURES, channels_last, images, loader, mlp, rows
 
 
-def guarded(model: nn.Module, train: Tensor) -> pnml.Guard:
-    return pnml.guard(model).fit(loader(train), progress=False)
+def guarded(model: nn.Module, train: Tensor, layers: str = "auto") -> pnml.Guard:
+    return pnml.guard(model, layers=layers).fit(loader(train), progress=False)
 
 
 def test_bfloat16_model() -> None:
     model = mlp().eval()
-    reference = guarded(model, rows(200))(rows(20, seed=1))
+    reference = guarded(model, rows(200), "last")(rows(20, seed=1))
     half = mlp().eval().bfloat16()
-    guard = guarded(half, rows(200).bfloat16())
+    guard = guarded(half, rows(200).bfloat16(), "last")
     result = guard(rows(20, seed=1).bfloat16())
     assert result.logits.dtype == torch.bfloat16
     assert result.regret.dtype == torch.float32
     assert next(half.parameters()).dtype == torch.bfloat16
     detector = guard.fitted()
     np.testing.assert_array_equal(detector.weight, half[3].weight.detach().double().numpy())  # type: ignore[operator]
-    torch.testing.assert_close(result.regret, reference.regret, rtol=0.1, atol=0.01)
+    first, second = reference.probabilities.topk(2).values.T
+    clear = first - second > 0.002  # between classes closer than that, rounding decides
+    assert int(clear.sum()) > 15
+    torch.testing.assert_close(result.regret[clear], reference.regret[clear], rtol=0.1, atol=0.01)
 
 
 def test_float64_model_keeps_its_precision() -> None:
@@ -41,7 +45,7 @@ def test_float64_model_keeps_its_precision() -> None:
 def test_autocast_is_the_models_alone() -> None:
     model = mlp().eval()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        guard = guarded(model, rows(200))
+        guard = guarded(model, rows(200), "last")
         result = guard(rows(20, seed=1))
         threshold = guard.calibrate(loader(rows(48, seed=2)), progress=False)
         assert torch.is_autocast_enabled("cpu")
@@ -68,7 +72,7 @@ def test_channels_last_input_reaches_the_model_as_it_is() -> None:
     result = pnml.guard(model).fit([train], progress=False)(fresh)
     handle.remove()
     assert all(seen)
-    assert len(seen) == 3, "once to find the head, once to fit, once to score"
+    assert len(seen) == 4, "to find the head, to find the layers, to fit, to score"
     plain = guarded(model, images(60))(images(10))
     torch.testing.assert_close(result.regret, plain.regret, rtol=1e-4, atol=1e-5)
 
@@ -100,11 +104,23 @@ def test_model_compiled_in_place(warm: bool) -> None:  # noqa: FBT001
     assert torch.equal(guarded(model, images(60))(images(10, seed=1)).regret, expected)
 
 
-def test_compiled_backbone() -> None:
+def test_backbone_compiled_in_place_falls_back_to_embeddings_alone() -> None:
     model = CNN().eval()
-    expected = guarded(model, images(60))(images(10, seed=1)).regret
+    expected = guarded(model, images(60), "last")(images(10, seed=1)).regret
     model.body.compile(backend="eager")
-    assert torch.equal(guarded(model, images(60))(images(10, seed=1)).regret, expected)
+    with pytest.warns(LayersNotFoundWarning, match="The embeddings alone are watched"):
+        guard = guarded(model, images(60))
+    assert guard.layers == ()
+    assert torch.equal(guard(images(10, seed=1)).regret, expected)
+
+
+def test_compiled_backbone_is_one_layer() -> None:
+    model = CNN().eval()
+    expected = pnml.guard(model, layers=["body"]).fit(loader(images(60)), progress=False)(images(10, seed=1)).regret
+    model.body = torch.compile(model.body, backend="eager")  # type: ignore[assignment]
+    guard = guarded(model, images(60))
+    assert guard.layers == ("body",)
+    assert torch.equal(guard(images(10, seed=1)).regret, expected)
 
 
 def test_head_inside_a_compiled_part_is_not_guessed_at() -> None:
@@ -117,8 +133,8 @@ def test_head_inside_a_compiled_part_is_not_guessed_at() -> None:
         guarded(outer, images(60))
     with pytest.raises(ValueError, match=r"'1._orig_mod.classifier' does not have the model's logits"):
         pnml.guard(outer, head="1._orig_mod.classifier").fit([images(16)], progress=False)
-    guard = guarded(model, images(60))
-    late = pnml.Guard(outer, head="1._orig_mod.classifier")
+    guard = guarded(model, images(60), "last")
+    late = pnml.Guard(outer, head="1._orig_mod.classifier", layers="last")
     late.detector = guard.detector
     with pytest.raises(ValueError, match=r"0 calls of the head .*inside a compiled part of the model is not seen"):
         late(images(16))

@@ -157,7 +157,7 @@ def test_train_is_not_called_on_modules_that_act_on_it() -> None:
             super().train(mode)
             return self
 
-    model = nn.Sequential(nn.Linear(8, 4), Merging(4, CLASSES))
+    model = nn.Sequential(nn.Linear(8, 4), nn.Tanh(), Merging(4, CLASSES))
     before = snapshot(model)
     pnml.guard(model).fit([rows(30)], progress=False)(rows(5))
     assert_same(before, snapshot(model))

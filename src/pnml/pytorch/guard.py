@@ -64,7 +64,8 @@ class Guard(nn.Module):
     """A trained classifier together with the detector of its last layer and of layers before it.
 
     The model is left as it is: its outputs, mode, hooks, gradients and dtype are the same after every call, which runs
-    it in eval mode without gradients. What the guard computes from the embeddings is computed in float64 where the
+    it in eval mode without gradients. (Outputs of ``nn.TransformerEncoder`` are so up to rounding: its parts are not
+    fused while its layers are watched.) What the guard computes from the embeddings is computed in float64 where the
     device has it. A model that is in eval mode may be guarded from several threads at once.
 
     Args:
@@ -269,7 +270,7 @@ class Guard(nn.Module):
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outputs:
         """Run the model; return its logits, the embeddings that entered its head, and the features of its layers."""
         head, layers = self.head, self._find_layers(args, kwargs)
-        with record_calls(head) as calls, record_layers(self._plain, layers, kwargs) as pooled:
+        with record_calls(head) as calls, record_layers(self._plain, layers, kwargs, args) as pooled:
             logits = logits_of(eager(self._plain)(*args, **kwargs))
         entered = [call for call in calls if call.output is logits] or calls
         if len(entered) != 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
-from threading import get_ident
+from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -43,6 +43,7 @@ def find_head(
     with ExitStack() as stack:
         watched = layers if named is None else {named: layers[named]}
         calls = {name: stack.enter_context(record_calls(layer)) for name, layer in watched.items()}
+        stack.enter_context(unfused_attention())
         logits = logits_of(eager(model)(*args, **(kwargs or {})))
     if logits.ndim != 2:
         raise ValueError(f"one prediction per sample is expected, got logits of shape {tuple(logits.shape)}")
@@ -94,6 +95,31 @@ def eager(model: nn.Module) -> Callable[..., Any]:
     if getattr(model, "_compiled_call_impl", None) is None:
         return model
     return model._call_impl  # noqa: SLF001 - there is no public way past it
+
+
+class _Fusion:
+    """Whether PyTorch may fuse the parts of a transformer: a switch of the process, shared by the threads."""
+
+    lock = Lock()
+    users = 0
+    was_on = True
+
+
+@contextmanager
+def unfused_attention() -> Iterator[None]:
+    """Let ``nn.TransformerEncoder`` call its parts one by one: it cannot fuse parts with hooks, and fails in trying."""
+    with _Fusion.lock:
+        if not _Fusion.users:
+            _Fusion.was_on = torch.backends.mha.get_fastpath_enabled()
+            torch.backends.mha.set_fastpath_enabled(value=False)
+        _Fusion.users += 1
+    try:
+        yield
+    finally:
+        with _Fusion.lock:
+            _Fusion.users -= 1
+            if not _Fusion.users:
+                torch.backends.mha.set_fastpath_enabled(value=_Fusion.was_on)
 
 
 def logits_of(output: Any) -> Tensor:

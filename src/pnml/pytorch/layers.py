@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from inspect import signature
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from pnml.pytorch.head import eager
+from pnml.pytorch.head import eager, unfused_attention
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from torch.utils.hooks import RemovableHandle
 
 COUNT = 8
 """How many layers are chosen, where the model has as many."""
 
+_BLOCK = 2**19  # numbers of an output that are pooled at a time on the CPU: they fit into its cache
 _WIDEST = 8192  # pooled features; one correlation of them takes half a gigabyte
 _MASKS = {"attention_mask": False, "padding_mask": True, "src_key_padding_mask": True}
-"""Names of keyword arguments that say which tokens count, and whether True marks those that do not."""
+"""Names of arguments that say which tokens count, and whether True marks those that do not."""
 
 _CHANNELS_FIRST = (
     nn.modules.conv._ConvNd,  # noqa: SLF001 - the only common base of all convolutions
@@ -260,7 +262,7 @@ class _CallTree:
 def _call_tree(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], head: str) -> tuple[_Node, Tensor]:
     """Run a model and return the tree of its calls up to the head's, and what entered the head."""
     tree = _CallTree(model, head)
-    with tree.watch():
+    with tree.watch(), unfused_attention():
         eager(model)(*args, **kwargs)
     if tree.entered is None:
         raise LayersNotFoundError("the model itself is its head" if not head else f"the head {head!r} was not called")
@@ -383,19 +385,22 @@ def _width(module: nn.Module) -> int | None:
 
 
 @contextmanager
-def record_layers(model: nn.Module, layers: Sequence[Layer], kwargs: dict[str, Any]) -> Iterator[list[Tensor | None]]:
+def record_layers(
+    model: nn.Module, layers: Sequence[Layer], kwargs: dict[str, Any], args: tuple[Any, ...] = ()
+) -> Iterator[list[Tensor | None]]:
     """Pool the outputs of layers in this thread's forward passes while the context is open.
 
     Args:
         model: to be run inside the context.
         layers: of that model.
         kwargs: the model's keyword arguments, for the mask of its tokens.
+        args: its positional arguments, likewise.
 
     Yields:
         One tensor (n, features) per layer, None until the layer has been called.
     """
     pooled: list[Tensor | None] = [None] * len(layers)
-    mask = _token_mask(kwargs)
+    mask = _token_mask(model, args, kwargs)
     thread = get_ident()
     wanted: dict[str, list[int]] = {}
     for number, layer in enumerate(layers):
@@ -416,14 +421,23 @@ def record_layers(model: nn.Module, layers: Sequence[Layer], kwargs: dict[str, A
 
     handles = [model.get_submodule(name).register_forward_hook(watch(name)) for name in wanted]
     try:
-        yield pooled
+        with unfused_attention() if _touch_encoders(model, wanted) else nullcontext():
+            yield pooled
     finally:
         for handle in handles:
             handle.remove()
 
 
-def _token_mask(kwargs: dict[str, Any]) -> Tensor | None:
-    """Return which tokens count, (n, T), from the keyword arguments of a model."""
+def _touch_encoders(model: nn.Module, names: Iterable[str]) -> bool:
+    """Return whether modules of these names are in an encoder layer that may compute all of its parts at once."""
+    paths = {name.rsplit(".", parts)[0] for name in names for parts in range(name.count(".") + 1)}
+    return any(isinstance(model.get_submodule(path), nn.TransformerEncoderLayer) for path in paths)
+
+
+def _token_mask(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
+    """Return which tokens count, (n, T), from the arguments of a model."""
+    if len(args) > 1:
+        kwargs = dict(zip(signature(model.forward).parameters, args, strict=False)) | kwargs
     for name, marks_padding in _MASKS.items():
         mask = kwargs.get(name)
         if isinstance(mask, Tensor) and mask.ndim == 2:
@@ -445,16 +459,40 @@ def pool(output: Tensor, layer: Layer, mask: Tensor | None = None) -> Tensor:
     tensor([[2., 2., 1., 0.]])
     """
     x = output.movedim((layer.batch_axis, layer.channel_axis), (0, 1))
-    x = x if x.dtype == torch.float64 else x.float()
-    if x.ndim == 2:
-        return x
-    places = tuple(range(2, x.ndim))
     if x.shape[2:].numel() == 1:
-        return x.flatten(1)
-    if mask is not None and x.ndim == 3 and mask.shape == (x.shape[0], x.shape[2]):
-        share = (mask / mask.sum(dim=1, keepdim=True).clamp(min=1)).to(x.dtype)[:, None]
-        mean = (x * share).sum(dim=2)
-        variance = ((x - mean[:, :, None]) ** 2 * share).sum(dim=2)
+        x = x.flatten(1)
+        return x.to(_wide_dtype(x), copy=True)  # the next module may overwrite its input
+    x = x.flatten(2)
+    share = None
+    if mask is not None and output.ndim == 3 and mask.shape == (x.shape[0], x.shape[2]):
+        share = (mask / mask.sum(dim=1, keepdim=True).clamp(min=1)).to(x.device)[:, None]
+    if _is_traced() or x.device.type != "cpu":
+        return _moments(x, share)
+    rows = max(1, _BLOCK // (x.shape[1] * x.shape[2]))
+    blocks = torch.split(x, rows)
+    shares = [None] * len(blocks) if share is None else torch.split(share, rows)
+    return torch.cat([_moments(*block) for block in zip(blocks, shares, strict=True)])
+
+
+def _moments(x: Tensor, share: Tensor | None) -> Tensor:
+    """Return means and standard deviations of rows (n, C, places), weighted by the shares (n, 1, places) of places."""
+    x = x.to(_wide_dtype(x))
+    if share is not None:
+        share = share.to(x.dtype)
+        mean = (x * share).sum(dim=2, keepdim=True)
+        variance = (x - mean).square_().mul_(share).sum(dim=2)
+    elif x.device.type == "cpu" and not _is_traced():  # ten times as fast there as var_mean
+        mean = x.mean(dim=2, keepdim=True)
+        variance = (x - mean).square_().mean(dim=2)
     else:
-        variance, mean = torch.var_mean(x, dim=places, correction=0)
-    return torch.cat([mean, variance.sqrt()], dim=1)
+        variance, mean = torch.var_mean(x, dim=2, correction=0, keepdim=True)
+    return torch.cat([mean.flatten(1), variance.flatten(1).sqrt()], dim=1)
+
+
+def _is_traced() -> bool:
+    """Return whether operations become part of a graph, in which the size of the batch stays open."""
+    return torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+
+
+def _wide_dtype(x: Tensor) -> torch.dtype:
+    return torch.float64 if x.dtype == torch.float64 else torch.float32
