@@ -2,8 +2,9 @@
 
 The weights are rounded to float16; everything else is computed with the rounded ones, in float32 on the CPU: the test
 accuracy, the detector (fitted on all 50,000 training images, with the layers that the guard chooses), and its threshold
-(set from the test images that are not in the packaged sample). The sample is drawn from the test set, as many images of each class, by the seed below. Run it
-again whenever the network or the format of detectors changes; it takes a few minutes.
+(set from the test images that are not in the packaged sample). The sample is drawn from the test set, as many images of
+each class, by the seed below. Run it again whenever the network, the default layers or the format of detectors change,
+with the packaged network itself if it is to stay; it takes a few minutes.
 
 Example:
     pnml train --model resnet-20 --dataset cifar10 --epochs 50

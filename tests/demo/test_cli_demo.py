@@ -85,6 +85,8 @@ def test_as_report_contains_the_result(result: package.DemoResult) -> None:
     assert report.spectrum is not None
     assert report.spectrum.shape == (64,)
     assert report.class_names[9] == "truck"
+    assert report.layer_names == result.detector.layer_names
+    assert f"{len(report.layer_names)} earlier layers" in report.facts["Detector"]
     assert f"{float(result.training['test_accuracy']):.2f}" in report.facts["Test accuracy"]
 
 
@@ -96,13 +98,18 @@ def test_examples_are_the_most_confident_images(result: package.DemoResult) -> N
         assert one.ids is not None
         row = int(np.argmax(one.probability))
         start = re.escape(f"{one.ids[row]}: '{result.classes[one.prediction[row]]}' with probability")
-        pattern = rf"{start} (?:over )?([\d.]+)%; regret ([\d.e-]+), p-value ([\d.e-]+), (\w+)"
+        decided = r"(not )?flagged(?:, strangest in (the embedding|[\w.]+))?"
+        pattern = rf"{start} (?:over )?([\d.]+)%; regret ([\d.e-]+), p-value ([\d.e-]+), {decided}"
         (found,) = re.findall(pattern, examples)
         above = result.threshold.scores >= one.regret[row] * (1 - 1e-6)
         assert float(found[0]) == pytest.approx(100 * one.probability[row], abs=0.11)
         assert float(found[1]) == pytest.approx(one.regret[row], rel=0.05)
         assert float(found[2]) == pytest.approx((1 + above.sum()) / (1 + len(above)), rel=0.5)
-        assert (found[3] == "flagged") == (one.regret[row] > result.threshold.value)
+        is_flagged = bool(one.regret[row] > result.threshold.value)
+        assert (found[3] == "") == is_flagged
+        assert one.leverage is not None
+        strangest = ("the embedding", *result.detector.layer_names)[int(np.argmax(one.leverage[row]))]
+        assert found[4] == (strangest if is_flagged else "")
 
 
 def test_decision_contains_the_shares_flagged(result: package.DemoResult) -> None:

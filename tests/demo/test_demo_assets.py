@@ -18,6 +18,7 @@ from scipy import stats
 import pnml
 from pnml import demo
 from pnml.bench import data, zoo
+from pnml.bench.methods import View
 from pnml.demo import assets
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ def test_detector_was_fitted_with_the_network(result: demo.DemoResult) -> None:
     assert np.array_equal(detector.weight, head.weight.detach().numpy())
     assert np.array_equal(detector.bias, head.bias.detach().numpy())
     assert detector.correlation.count == 50_000
+    view = View(zoo.load(WEIGHTS), data.load("uniform", limit=4))
+    assert detector.layer_names == tuple(str(layer) for layer in view.layers)  # those that a guard would choose now
     assert detector.threshold is not None
     assert detector.threshold.count == 10_000 - len(result.ind)  # without the sample
     assert detector.threshold.source == "held-out"

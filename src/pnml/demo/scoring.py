@@ -73,4 +73,5 @@ def score(guard: pnml.Guard, network: zoo.Network, images: Images) -> ScoredSet:
         images=images.pixels,
         labels=images.labels,
         ids=images.captions,
+        leverage=torch.cat([result.leverage_by_layer for result in results]).numpy(),
     )

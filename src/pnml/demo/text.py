@@ -34,7 +34,7 @@ def missing_textures() -> str:
 
 
 def examples(result: DemoResult) -> str:
-    """Return the prediction and the regret of the most confident image of each kind."""
+    """Return the prediction, the regret and the strangest layer of the most confident image of each kind."""
     lines = [fill(_example(result, one), 79, initial_indent="- ", subsequent_indent="  ") for one in result.ood]
     return "\n".join(["The image of each kind with the largest probability:", *lines])
 
@@ -65,8 +65,14 @@ def _example(result: DemoResult, images: ScoredSet) -> str:
     )
     return (
         f"{caption}: {result.classes[prediction]!r} with probability {_percent(probability)}; "
-        f"regret {regret:.2g}, p-value {p_value:.1g}, {'flagged' if is_ood else 'not flagged'}"
+        f"regret {regret:.2g}, p-value {p_value:.1g}, "
+        f"{f'flagged, strangest in {_strangest_layer(result, images, row)}' if is_ood else 'not flagged'}"
     )
+
+
+def _strangest_layer(result: DemoResult, images: ScoredSet, row: int) -> str:
+    """Return the layer with the largest share in the leverage of an image."""
+    return ("the embedding", *result.detector.layer_names)[int(np.asarray(images.strangest)[row])]
 
 
 def _percent(share: float) -> str:
