@@ -128,13 +128,16 @@ def test_out_of_memory_errors_pass_through(factory: str, transformed: Path) -> N
     assert isinstance(result.exception, torch.OutOfMemoryError)
 
 
+@pytest.mark.filterwarnings("default::pnml.pytorch.layers.LayersNotFoundWarning")
 def test_head_layer_selects_the_last_layer(transformed: Path) -> None:
     torch.manual_seed(0)
     layer = nn.Linear(48, 3)
     save_file({f"fc.{name}": value for name, value in layer.state_dict().items()}, transformed / "fc.safetensors")
     model = ("--model", "made_with_transform:NoHead", "--weights", "fc.safetensors")
     words = ("fit", *model, "--images", "train", "--out", "detector.safetensors")
-    assert "fitted on 200 rows" in succeeds(*words, "--head-layer", "fc")
+    result = run(*words, "--head-layer", "fc")
+    assert "fitted on 200 rows" in result.stdout
+    assert result.stderr.count("The embeddings alone are watched, as with layers='last'") == 1
     succeeds("score", "detector.safetensors", *model, "--images", "new", "--out", "scores.csv")
     images = torch.from_numpy(pixels_of(transformed / "new").transpose(0, 3, 1, 2).reshape(20, -1) / 255).float()
     own = (2 * layer(images)).softmax(dim=1).max(dim=1).values.detach()  # after the head, the model doubles
