@@ -30,7 +30,7 @@ class GuardGraph(nn.Module):
     flagged. The model runs in the mode it is in: put the guard into eval mode before you export the graph yourself.
 
     >>> from pnml import guard
-    >>> network = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
+    >>> network = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2))
     >>> images = torch.rand(32, 4)
     >>> graph = GuardGraph(guard(network).fit([images], progress=False).eval())
     >>> [tuple(output.shape) for output in torch.export.export(graph, (images,)).module()(images)]

@@ -64,7 +64,10 @@ class Layer(NamedTuple):
 
 @dataclass(eq=False)
 class _Node:
-    """One call of a module: where it stands in the depth of the model, what it called, what it returned."""
+    """One call of a module: where it stands in the depth of the model, what it called, what it returned.
+
+    ``source`` is the last module with parameters that was called before it returned.
+    """
 
     name: str
     module: nn.Module
@@ -73,6 +76,7 @@ class _Node:
     end: int = 0
     input: Tensor | None = None
     output: Tensor | None = None
+    source: nn.Module | None = None
     children: list[_Node] = field(default_factory=list)
 
     @property
@@ -218,6 +222,7 @@ class _CallTree:
         self.root = _Node("", model, 0, 0)
         self.entered: Tensor | None = None
         self.depth = 0
+        self._source: nn.Module | None = None
         self._head = head
         self._stack, self._calls = [self.root], Counter[str]()
         self._names = dict(_seen_modules(model))
@@ -255,8 +260,10 @@ class _CallTree:
         if get_ident() != self._thread or self.entered is not None or self._stack[-1].module is not module:
             return
         node = self._stack.pop()
-        self.depth += not node.children and _has_own_parameters(module)
-        node.end, node.output = self.depth, _first_tensor(output)
+        if not node.children and next(module.parameters(), None) is not None:
+            self.depth += 1
+            self._source = module
+        node.end, node.output, node.source = self.depth, _first_tensor(output), self._source
 
 
 def _call_tree(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], head: str) -> tuple[_Node, Tensor]:
@@ -280,10 +287,6 @@ def _seen_modules(model: nn.Module) -> Iterator[tuple[nn.Module, str]]:
             hidden += (f"{name}.",)
         if not compiled:
             yield module, name
-
-
-def _has_own_parameters(module: nn.Module) -> bool:
-    return next(module.parameters(), None) is not None
 
 
 def _first_tensor(output: Any) -> Tensor | None:
@@ -311,7 +314,7 @@ def _blocks(node: _Node, deepest: float) -> Iterator[_Node]:
 def _is_usable(node: _Node, samples: int, embeddings: Tensor) -> bool:
     """Return whether an output holds numbers, has one entry per sample, is not too wide, and not the embedding."""
     output = node.output
-    if output is None or not output.is_floating_point() or output.ndim < 2 or samples not in output.shape[:2]:
+    if output is None or not _has_samples(output, samples):
         return False
     if node.end == 0 or isinstance(node.module, (nn.Flatten, nn.Identity)):
         return False
@@ -319,6 +322,13 @@ def _is_usable(node: _Node, samples: int, embeddings: Tensor) -> bool:
         return False
     layer = _layer(node, samples)
     return output.shape[layer.channel_axis] * (1 if _places(node, samples) == 1 else 2) <= _WIDEST
+
+
+def _has_samples(output: Tensor, samples: int) -> bool:
+    """Return whether an output holds numbers, one entry per sample: along its first axis or, of three, the second."""
+    if not output.is_floating_point() or output.ndim < 2:
+        return False
+    return output.shape[0] == samples or (output.ndim == 3 and output.shape[1] == samples)
 
 
 def _places(node: _Node, samples: int) -> int:
@@ -340,7 +350,7 @@ def _named(root: _Node, name: str, samples: int) -> Layer:
             f"{[node.name for node in nodes[1:] if node.output is not None][:20]}"
         )
     output = found[0].output
-    if output is None or not output.is_floating_point() or output.ndim < 2 or samples not in output.shape[:2]:
+    if output is None or not _has_samples(output, samples):
         raise LayersNotFoundError(f"the output of {name!r} does not have one entry per sample: take another layer")
     return _layer(found[0], samples)
 
@@ -352,16 +362,16 @@ def _layer(node: _Node, samples: int) -> Layer:
     batch = _batch_axis(node, samples)
     if output.ndim == 2:
         return Layer(node.name, node.call, batch, 1 - batch)
-    last = node
-    while last.children:
-        last = next(
-            (child for child in reversed(last.children) if _has_own_parameters(child.module)), last.children[-1]
-        )
-    final, width = output.ndim - 1, _width(last.module)
-    if isinstance(last.module, _CHANNELS_FIRST) or (output.ndim > 3 and width is None):
+    final, width = output.ndim - 1, _width(node.source)
+    if isinstance(node.source, _CHANNELS_FIRST) or (output.ndim > 3 and width is None):
         return Layer(node.name, node.call, batch, 1 if batch == 0 else final)
-    moved = batch == 0 and output.shape[1] == width and output.shape[final] != width
+    moved = batch == 0 and output.shape[1] == width and (output.shape[final] != width or _is_convolutional(node))
     return Layer(node.name, node.call, batch, 1 if moved else final)
+
+
+def _is_convolutional(node: _Node) -> bool:
+    """Return whether a call, or one inside it, has its channels in the second axis."""
+    return isinstance(node.module, _CHANNELS_FIRST) or any(map(_is_convolutional, node.children))
 
 
 def _batch_axis(node: _Node, samples: int) -> int:
@@ -375,7 +385,7 @@ def _batch_axis(node: _Node, samples: int) -> int:
     return 0
 
 
-def _width(module: nn.Module) -> int | None:
+def _width(module: nn.Module | None) -> int | None:
     """Return how many features a module puts out, if it says so."""
     for name in ("out_features", "out_channels", "num_features", "num_channels", "embed_dim", "embedding_dim"):
         if isinstance(width := getattr(module, name, None), int):

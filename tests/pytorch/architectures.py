@@ -1,0 +1,229 @@
+"""Small networks of many architectures, with random weights, and batches for them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from .networks import CLASSES, bert, images, seeded, vit
+
+WIDTH = 6
+
+
+class Case(NamedTuple):
+    """A network and where the samples and the channels of its outputs are, by module or by their number of axes."""
+
+    model: nn.Module
+    args: tuple[Any, ...]
+    axes: dict[int | str, tuple[int, int]]
+    kwargs: dict[str, Any]
+
+
+def sequences(count: int, length: int = 7, seed: int = 0) -> Tensor:
+    return torch.randn(count, length, 5, generator=seeded(seed))
+
+
+class Residual(nn.Module):
+    """A block with activations that are modules and overwrite their input, as in torchvision."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.conv2 = (nn.Conv2d(WIDTH, WIDTH, 3, padding=1, bias=False) for _ in range(2))
+        self.bn1, self.bn2 = nn.BatchNorm2d(WIDTH), nn.BatchNorm2d(WIDTH)
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.relu(x + self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x))))))
+        return found
+
+
+class FunctionalResidual(Residual):
+    """The same with functions for activations."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = functional.relu(self.bn1(self.conv1(x)))
+        return functional.relu(self.bn2(self.conv2(out)) + x)
+
+
+class Dense(nn.Module):
+    """A block that adds channels to its input."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm, self.conv = nn.BatchNorm2d(width), nn.Conv2d(width, 3, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([x, self.conv(functional.relu(self.norm(x)))], dim=1)
+
+
+class ConvNeXt(nn.Module):
+    """A block whose inner layers have their channels last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.depthwise = nn.Conv2d(WIDTH, WIDTH, 3, padding=1, groups=WIDTH)
+        self.norm, self.up, self.down = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 12), nn.Linear(12, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = self.norm(self.depthwise(x).permute(0, 2, 3, 1))
+        found: Tensor = x + self.down(functional.gelu(self.up(inner))).permute(0, 3, 1, 2)
+        return found
+
+
+class Images(nn.Module):
+    """A stem, blocks, the mean over pixels, and a head."""
+
+    def __init__(self, *blocks: nn.Module, width: int = WIDTH) -> None:
+        super().__init__()
+        self.stem, self.blocks = nn.Conv2d(3, WIDTH, 3), nn.Sequential(*blocks)
+        self.head = nn.Linear(width, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.blocks(self.stem(x)).mean(dim=(2, 3)))
+        return logits
+
+
+class ChannelsLast(nn.Module):
+    """A mixer: all outputs have their channels in the last axis."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.ModuleList(nn.Linear(3 if i == 0 else WIDTH, WIDTH) for i in range(4))
+        self.head = nn.Linear(WIDTH, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.permute(0, 2, 3, 1)
+        for layer in self.inner:
+            x = layer(x).tanh()
+        logits: Tensor = self.head(x.mean(dim=(1, 2)))
+        return logits
+
+
+class Encoder(nn.Module):
+    """A transformer of PyTorch's own encoder layers; padding is left out of what it computes."""
+
+    def __init__(self, *, batch_first: bool, depth: int = 2) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 12, batch_first=batch_first, activation="gelu")
+        self.embed = nn.Linear(5, 8)
+        self.encoder = nn.TransformerEncoder(layer, depth, enable_nested_tensor=batch_first)
+        self.head, self.batch_first = nn.Linear(8, CLASSES), batch_first
+
+    def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        x = self.embed(x)
+        x = x if self.batch_first else x.transpose(0, 1)
+        x = self.encoder(x, src_key_padding_mask=padding_mask)
+        logits: Tensor = self.head((x if self.batch_first else x.transpose(0, 1))[:, 0])
+        return logits
+
+
+class Attention(nn.Module):
+    """A transformer block written by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.qkv, self.out = nn.LayerNorm(8), nn.Linear(8, 24), nn.Linear(8, 8)
+        self.mlp = nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(self.norm(x)).chunk(3, dim=-1)
+        x = x + self.out(functional.scaled_dot_product_attention(q, k, v))
+        found: Tensor = x + self.mlp(x)
+        return found
+
+
+class Patches(nn.Module):
+    """A vision transformer of such blocks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patch, self.blocks = nn.Conv2d(3, 8, 4, stride=4), nn.Sequential(*(Attention() for _ in range(3)))
+        self.head = nn.Linear(8, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.blocks(self.patch(x).flatten(2).transpose(1, 2)).mean(dim=1))
+        return logits
+
+
+class Recurrent(nn.Module):
+    """Two recurrent layers, which return tuples."""
+
+    def __init__(self, kind: type[nn.LSTM | nn.GRU], *, batch_first: bool) -> None:
+        super().__init__()
+        self.first, self.second = kind(5, 9, batch_first=batch_first), kind(9, 8, batch_first=batch_first)
+        self.head, self.batch_first = nn.Linear(8, CLASSES), batch_first
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x if self.batch_first else x.transpose(0, 1)
+        x, _ = self.second(self.first(x)[0])
+        logits: Tensor = self.head(x[:, -1] if self.batch_first else x[-1])
+        return logits
+
+
+class Repeated(nn.Module):
+    """One block that is called three times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block, self.head = nn.Linear(8, 8), nn.Linear(8, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(3):
+            x = self.block(x).tanh()
+        logits: Tensor = self.head(x)
+        return logits
+
+
+def volumes(count: int, seed: int = 0) -> Tensor:
+    return torch.randn(count, 2, 6, 7, 8, generator=seeded(seed))
+
+
+def _convolutions(kind: type[nn.Module], norm: type[nn.Module], pool: type[nn.Module], channels: int) -> nn.Module:
+    return nn.Sequential(
+        kind(channels, WIDTH, 3),
+        norm(WIDTH),
+        nn.ReLU(inplace=True),
+        kind(WIDTH, 4, 3),
+        nn.ReLU(inplace=True),
+        pool(1),
+        nn.Flatten(),
+        nn.Linear(4, CLASSES),
+    )
+
+
+def cases() -> dict[str, Case]:
+    """Return all networks, in eval mode."""
+    torch.manual_seed(0)
+    first, last, tokens_first = {4: (0, 1)}, {3: (0, 2), 4: (0, 3)}, {"embed": (0, 2), 3: (1, 2)}
+    picture, sequence = (images(9),), (sequences(9),)
+    found: dict[str, tuple[Any, ...]] = {
+        "convolutions": (_convolutions(nn.Conv2d, nn.BatchNorm2d, nn.AdaptiveAvgPool2d, 3), picture, first),
+        "one-dimensional": (_convolutions(nn.Conv1d, nn.BatchNorm1d, nn.AdaptiveAvgPool1d, 7), sequence, {3: (0, 1)}),
+        "three-dimensional": (
+            _convolutions(nn.Conv3d, nn.BatchNorm3d, nn.AdaptiveAvgPool3d, 2),
+            (volumes(9),),
+            {5: (0, 1)},
+        ),
+        "residual": (Images(*(Residual() for _ in range(3))), picture, first),
+        "functional residual": (Images(*(FunctionalResidual() for _ in range(3))), picture, first),
+        "dense": (Images(*(Dense(WIDTH + 3 * i) for i in range(3)), width=WIDTH + 9), picture, first),
+        "channels as many as pixels": (Images(*(ConvNeXt() for _ in range(12))), picture, first),
+        "channels last": (ChannelsLast(), picture, last),
+        "encoder, samples first": (Encoder(batch_first=True), sequence, last),
+        "encoder, tokens first": (Encoder(batch_first=False), sequence, tokens_first),
+        "deep encoder, tokens first": (Encoder(batch_first=False, depth=9), sequence, tokens_first),
+        "vision transformer": (Patches(), picture, {3: (0, 2), 4: (0, 1)}),
+        "recurrent, samples first": (Recurrent(nn.LSTM, batch_first=True), sequence, last),
+        "recurrent, tokens first": (Recurrent(nn.LSTM, batch_first=False), sequence, tokens_first),
+        "gated, tokens first": (Recurrent(nn.GRU, batch_first=False), sequence, tokens_first),
+        "repeated": (Repeated(), (torch.randn(9, 8, generator=seeded()),), {}),
+        "bert": (bert(), (), last, {"input_ids": torch.randint(0, 50, (9, 10), generator=seeded())}),
+        "vit": (vit(), picture, {3: (0, 2), 4: (0, 1)}),
+    }
+    every = {name: Case(*parts, *([{}] if len(parts) == 3 else [])) for name, parts in found.items()}
+    for case in every.values():
+        case.model.eval()
+    return every

@@ -1,0 +1,163 @@
+"""Layers of networks of many kinds: which are chosen, and that their outputs are pooled as NumPy pools them."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pnml.pytorch.head import find_head
+from pnml.pytorch.layers import COUNT, Layer, LayersNotFoundError, find_layers, pool, record_layers
+
+from .architectures import Case, Images, Repeated, Residual, cases, sequences
+from .networks import CNN, images, seeded
+
+Matrix = np.ndarray[Any, Any]
+
+CASES = cases()
+
+
+def pooled_by_numpy(output: Tensor, axes: tuple[int, int], mask: Tensor | None = None) -> Matrix:
+    """Compute means and standard deviations over pixels or tokens, sample by sample, channel by channel."""
+    x = np.moveaxis(output.double().numpy(), axes, (0, 1))
+    if x.ndim == 2:
+        return x
+    x = x.reshape(*x.shape[:2], -1)
+    if x.shape[2] == 1:
+        return x[:, :, 0]
+    kept = np.ones((len(x), x.shape[2]), bool) if mask is None else mask.numpy().astype(bool)
+    means = [[channel[rows].mean() for channel in sample] for sample, rows in zip(x, kept, strict=True)]
+    deviations = [[channel[rows].std() for channel in sample] for sample, rows in zip(x, kept, strict=True)]
+    return np.hstack([means, deviations])
+
+
+def outputs_by_hand(case: Case) -> dict[tuple[str, int], Tensor]:
+    """Run a network and copy what every call of a module returns, in order, before the next one can overwrite it."""
+    found: dict[tuple[str, int], Tensor] = {}
+
+    def note(name: str) -> Any:
+        def copy_output(_module: nn.Module, _args: Any, output: Any) -> None:
+            while not isinstance(output, Tensor):
+                output = output[0]
+            found[name, sum(other == name for other, _ in found)] = output.clone()
+
+        return copy_output
+
+    model = copy.deepcopy(case.model)
+    for name, module in model.named_modules():
+        module.register_forward_hook(note(name))
+    with torch.no_grad():
+        model(*case.args, **case.kwargs)
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_outputs_are_pooled_over_their_pixels_or_tokens(name: str) -> None:
+    case = CASES[name]
+    head = find_head(case.model, case.args, case.kwargs)
+    with torch.no_grad():
+        layers = find_layers(case.model, case.args, case.kwargs, head=head)
+        with record_layers(case.model, layers, case.kwargs) as recorded:
+            case.model(*case.args, **case.kwargs)
+    assert 1 <= len(layers) <= COUNT
+    assert len(set(layers)) == len(layers)
+    by_hand = outputs_by_hand(case)
+    for layer, found in zip(layers, recorded, strict=True):
+        output = by_hand[layer.name, layer.call]
+        expected = pooled_by_numpy(output, case.axes.get(layer.name, case.axes.get(output.ndim, (0, 1))))
+        assert found is not None
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5, err_msg=str(layer))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_layers_come_in_the_order_of_their_calls_and_before_the_head(name: str) -> None:
+    case = CASES[name]
+    head = find_head(case.model, case.args, case.kwargs)
+    with torch.no_grad():
+        layers = find_layers(case.model, case.args, case.kwargs, head=head)
+    finished = list(outputs_by_hand(case))
+    order = [finished.index((layer.name, layer.call)) for layer in layers]
+    assert order == sorted(order)
+    assert order[-1] < finished.index((head, 0))
+    assert not any(head.startswith(f"{layer.name}.") for layer in layers), "what holds the head comes after it"
+
+
+@pytest.mark.parametrize("depth", [8, 31, 64])
+def test_layers_are_evenly_spaced(depth: int) -> None:
+    model = nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), nn.Tanh()) for _ in range(depth)), nn.Linear(4, 2))
+    layers = find_layers(model, (torch.randn(5, 4, generator=seeded()),), head=str(depth))
+    blocks = [int(layer.name.split(".")[0]) for layer in layers]
+    assert len(blocks) in {COUNT - 1, COUNT}, "the last block is the embedding"
+    steps = np.diff([-1, *blocks])
+    assert (np.abs(steps - depth / COUNT) < 2).all()
+
+
+def test_blocks_with_shortcuts_are_taken_whole() -> None:
+    many = Images(*(Residual() for _ in range(8))).eval()
+    layers = find_layers(many, (images(9),), head="head")
+    assert {layer.name for layer in layers if layer.name.startswith("blocks")} <= {f"blocks.{i}" for i in range(8)}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(5, 6), (5, 6, 1, 1), (5, 6, 3), (5, 6, 4, 3), (5, 6, 3, 2, 4), (40, 130, 12, 12)])
+def test_pool(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    """Also where the means are a thousand times the deviations."""
+    x = (torch.randn(shape, generator=seeded()) + 1000 * (dtype in {torch.float32, torch.float64})).to(dtype)
+    for tensor in (x, x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x.clone()):
+        found = pool(tensor, Layer("any"))
+        assert found.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+        atol = 1e-12 if dtype == torch.float64 else 1e-3 if dtype == torch.float32 else 1e-6
+        np.testing.assert_allclose(found, pooled_by_numpy(x, (0, 1)), rtol=1e-6, atol=atol)
+
+
+@pytest.mark.parametrize("tokens_first", [True, False])
+def test_pool_leaves_masked_tokens_out(tokens_first: bool) -> None:  # noqa: FBT001
+    mask = torch.ones(5, 7, dtype=torch.bool)
+    mask[0, 3:], mask[1, 0], mask[4, 1:] = False, False, False
+    x = sequences(5) + 10
+    with_padding = torch.where(mask[:, :, None], x, torch.tensor(1e6))
+    layer = Layer("any", 0, 1, 2) if tokens_first else Layer("any", 0, 0, 2)
+    given = with_padding.transpose(0, 1) if tokens_first else with_padding
+    np.testing.assert_allclose(pool(given, layer, mask), pooled_by_numpy(x, (0, 2), mask), rtol=1e-5, atol=1e-5)
+    other = pool(x[:, :6], Layer("any", 0, 0, 2), mask)
+    np.testing.assert_allclose(other, pooled_by_numpy(x[:, :6], (0, 2)), rtol=1e-5, atol=1e-5)
+
+
+def test_pooled_rows_are_copies() -> None:
+    x = torch.randn(5, 6, generator=seeded())
+    found = pool(x, Layer("any"))
+    before = found.clone()
+    x.zero_()
+    assert torch.equal(found, before)
+
+
+def test_a_module_that_is_called_again_gives_a_layer_for_every_call() -> None:
+    model = Repeated().eval()
+    x = torch.randn(9, 8, generator=seeded())
+    layers = find_layers(model, (x,), head="head")
+    assert [str(layer) for layer in layers] == ["block", "block#1", "block#2"]
+    assert find_layers(model, (x,), head="head", named=["block#2", "block"]) == (layers[2], layers[0])
+
+
+def test_named_layers_that_cannot_be_taken_are_refused_by_name() -> None:
+    model = CNN().eval()
+    with pytest.raises(LayersNotFoundError, match=r"no module 'body\.9' was called before the head; .*'body'"):
+        find_layers(model, (images(4),), head="classifier", named=["body.9"])
+    with pytest.raises(LayersNotFoundError, match="no module 'classifier' was called before the head"):
+        find_layers(model, (images(4),), head="classifier", named=["classifier"])
+    flat = nn.Sequential(nn.Flatten(0), nn.Unflatten(0, (4, 192)), nn.Linear(192, 2))
+    with pytest.raises(LayersNotFoundError, match="the output of '0' does not have one entry per sample"):
+        find_layers(flat, (images(4),), head="2", named=["0"])
+
+
+def test_hooks_are_gone_after_a_pass_that_fails() -> None:
+    model = CNN().eval()
+    with pytest.raises(RuntimeError):
+        find_layers(model, (torch.zeros(4, 2),), head="classifier")
+    with pytest.raises(RuntimeError), record_layers(model, [Layer("body")], {}):
+        model(torch.zeros(4, 2))
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
