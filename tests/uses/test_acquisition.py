@@ -135,25 +135,25 @@ def test_simulate_starts_from_rows_that_depend_on_the_seed_only() -> None:
     assert start(by_regret(), 0) == start(at_random, 0) != start(at_random, 1)
 
 
-def test_by_regret_with_few_rows_warns_and_prefers_confident_samples() -> None:
+def test_by_regret_natural_with_few_rows_warns_and_prefers_confident_samples() -> None:
     x, y = load_digits(return_X_y=True)
     known, pool = x[:20] / 16, x[20:220] / 16
     model = LogisticRegression().fit(known, y[:20])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        scores = by_regret()(AcquisitionState(model, known, pool, np.random.default_rng(0)))
+        scores = by_regret("natural")(AcquisitionState(model, known, pool, np.random.default_rng(0)))
     assert any(issubclass(warning.category, FewRowsWarning) for warning in caught)
     confidence = model.predict_proba(pool).max(axis=1)
     assert np.corrcoef(scores, confidence)[0, 1] > 0.5  # as the module's docstring warns
 
 
-def test_by_regret_with_auto_and_few_rows_prefers_doubtful_samples() -> None:
+def test_by_regret_with_few_rows_prefers_doubtful_samples() -> None:
     x, y = load_digits(return_X_y=True)
     known, pool = x[:20] / 16, x[20:220] / 16
     model = LogisticRegression().fit(known, y[:20])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        scores = by_regret("auto")(AcquisitionState(model, known, pool, np.random.default_rng(0)))
+        scores = by_regret()(AcquisitionState(model, known, pool, np.random.default_rng(0)))
     assert np.corrcoef(scores, model.predict_proba(pool).max(axis=1))[0, 1] < -0.5
 
 

@@ -1,10 +1,10 @@
 """Active learning: select the unlabelled samples to label next, and simulate the gain in accuracy.
 
 The regret of an unlabelled sample depends only on the embeddings labelled so far and on the last layer fitted to them.
-With ``embedding_scale="natural"`` or ``"paper"`` use it with more labelled rows than features: with fewer, nearly every
-sample lies outside of their span, and the regret then ranks those first for which the model is *most* confident. Take
-"auto" there, whose ridge makes up for missing rows, or reduce the number of features, for example by PCA of the
-unlabelled pool.
+It pays with more labelled rows than features. With fewer it is not reliably better than a random choice, and with
+``embedding_scale="natural"`` or ``"paper"`` much worse: nearly every sample then lies outside of the span of the
+labelled rows, and the regret ranks those first for which the model is *most* confident. If needed, reduce the number
+of features, for example by PCA of the unlabelled pool.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ Strategy = Callable[[AcquisitionState], Any]
 """Returns a score of every row of the pool, shape (m,); the rows of largest score are labelled next."""
 
 
-def by_regret(embedding_scale: EmbeddingScale = "natural") -> Strategy:
+def by_regret(embedding_scale: EmbeddingScale = "auto") -> Strategy:
     """Return the strategy that scores by the regret of a detector fitted on the labelled rows."""
 
     def score(state: AcquisitionState) -> Any:
