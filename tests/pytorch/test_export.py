@@ -14,6 +14,7 @@ from torch import Tensor, nn
 import pnml
 from pnml.core.scorer import LARGEST_ERROR
 from pnml.pytorch.export import OUTPUTS, GuardGraph
+from pnml.pytorch.layers import COUNT
 
 from .networks import CNN, bert, images, loader, mlp, rows, sentences
 
@@ -60,6 +61,7 @@ def test_calibrated_guard_in_onnx_runtime(embedding_scale: Any, tmp_path: Path) 
     model = CNN().train()
     guard = calibrated(model, embedding_scale)
     path = tmp_path / "guarded.onnx"
+    assert len(guard.layers) == (2 if embedding_scale == "auto" else 0)
     assert pnml.export_onnx(guard, (images(4), torch.zeros(4)), str(path)) == path
     assert [file.name for file in tmp_path.iterdir()] == ["guarded.onnx"], "weights and all in one file"
     assert all(module.training for module in model.modules()), "the model is left as it was"
@@ -74,11 +76,33 @@ def test_calibrated_guard_in_onnx_runtime(embedding_scale: Any, tmp_path: Path) 
 
 def test_uncalibrated_transformer_with_keyword_inputs(tmp_path: Path) -> None:
     guard = pnml.guard(bert()).fit([sentences(50, seed) for seed in range(4)], progress=False)
+    assert len(guard.layers) == COUNT
     path = pnml.export_onnx(guard, {**sentences(4), "output_attentions": False}, tmp_path / "guarded.onnx")
     batch = sentences(9, seed=7)
     outputs = run(path, input_ids=batch["input_ids"], attention_mask=batch["attention_mask"])
     assert tuple(outputs) == ("logits", "probabilities", "regret")
     assert_agree(outputs, guard(**batch), guard)
+
+
+def test_padding_in_onnx_runtime(tmp_path: Path) -> None:
+    """The graph leaves masked tokens out, as the guard does."""
+    guard = pnml.guard(bert()).fit([sentences(50, seed) for seed in range(4)], progress=False)
+    path = pnml.export_onnx(guard, sentences(4), tmp_path / "guarded.onnx")
+    batch = sentences(9, seed=7)
+    batch["attention_mask"][:, 6:] = 0
+    batch["attention_mask"][3:, 2:] = 0
+    outputs = run(path, input_ids=batch["input_ids"], attention_mask=batch["attention_mask"])
+    assert_agree(outputs, guard(**batch), guard)
+
+
+def test_a_loaded_guard_finds_its_layers_with_the_example(tmp_path: Path) -> None:
+    guard = pnml.guard(mlp()).fit(loader(rows(100)), progress=False)
+    guard.save(tmp_path / "detector.safetensors")
+    loaded = pnml.guard(guard.model).load(tmp_path / "detector.safetensors")
+    with pytest.raises(ValueError, match="call it once with a batch, to see its layers"):
+        GuardGraph(loaded)
+    path = pnml.export_onnx(loaded, rows(4), tmp_path / "guarded.onnx")
+    assert_agree(run(path, input=rows(20, seed=1)), guard(rows(20, seed=1)), guard)
 
 
 @pytest.mark.parametrize(
@@ -144,6 +168,26 @@ def test_what_is_not_finite_is_flagged(bad: float) -> None:
     assert regret.isnan().tolist() == [False, True, False]
     assert float(p_value[1]) == pytest.approx(1 / 100)
     assert bool(is_ood[1])
+
+
+def test_a_feature_that_is_not_finite_is_flagged() -> None:
+    class Clamped(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Linear(8, 4), nn.Linear(4, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            logits: Tensor = self.last(self.first(x).clamp(-1, 1))
+            return logits
+
+    guard = pnml.guard(Clamped()).fit(loader(rows(100)), progress=False).eval()
+    assert guard.layers == ("first",)
+    x = rows(3)
+    x[1] = torch.tensor([torch.finfo(torch.float32).max] * 8)
+    _, _, regret = GuardGraph(guard)(x)
+    assert regret.isnan().tolist() == [False, True, False]
+    with pytest.raises(ValueError, match="row 1 holds"):
+        guard(x)
 
 
 def test_what_cannot_be_exported_leaves_no_file(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ class Guard(nn.Module):
             check_layer_names(self._plain, self._wanted)
             if embedding_scale != "auto":
                 raise ValueError(f'layers={list(layers)} need embedding_scale="auto", got {embedding_scale!r}')
-        elif layers not in {"auto", "last"}:
+        elif self._wanted not in {"auto", "last"}:
             raise ValueError(f'layers must be "auto", "last" or a list of names of modules, got {layers!r}')
 
     @property
