@@ -107,8 +107,8 @@ def about_class_means(
     shares = [h**2 / background]
     for layer, of_x, ridge in zip(rows[1:], asked[1:], ridges[2:], strict=True):
         h, of_layer = _leverage(layer, labels, of_x, guessed, ridge=ridge, n_classes=len(bias))
-        middle, limit = np.median(of_layer), np.quantile(of_layer, 0.97)
-        shares.append(np.median(typical) * np.maximum(h - limit, 0) / (limit - middle))
+        middle, limit = np.median(of_layer), np.quantile(of_layer, 0.98)
+        shares.append(2 * np.median(typical) * np.maximum(h - limit, 0) / (limit - middle))
     leverage = np.sum(shares, axis=0)
     p = believed(logits, "auto")
     genie = p / (p + p ** (leverage / (1 + leverage))[:, None] * (1 - p))

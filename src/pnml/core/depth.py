@@ -5,9 +5,9 @@ linear in the concatenation of all layers: the theorem holds with the leverage o
 correlation taken block-diagonal, one block a layer, leverages add.
 
 **Only the excess.** In the bulk of the training rows, the leverage of an early layer varies with what has nothing to do
-with classes, and adding it would drown the embedding's. So a layer has a say where it is stranger than 97 % of the
-training rows, each left out of the fit. A sample as far above that limit as the limit is above the median adds the
-leverage of a typical embedding, one twice as far adds twice as much.
+with classes, and adding it would drown the embedding's. So a layer has a say where it is stranger than 98 % of the
+training rows, each left out of the fit. A sample as far above that limit as the limit is above the median adds twice
+the leverage of a typical embedding, one twice as far adds twice as much as that.
 
 **Relative.** The leverage of the embedding about the mean of its class is multiplied by its ratio to the leverage about
 the mean of all training rows: a direction in which all classes vary alike says little about any of them. This factor is
@@ -34,8 +34,12 @@ if TYPE_CHECKING:
     from pnml.backend.arrays import Array
     from pnml.core.correlation import Correlation
 
-LEVEL = 0.97
+LEVEL = 0.98
 """The share of training rows, each left out of the fit, whose leverage leaves a layer silent."""
+
+SLOPE = 2.0
+"""What a layer adds for a sample as far above its limit as the limit is above the median: so many times the leverage of a
+typical embedding."""
 
 PER_SCATTER = 3  # constants of a scatter: means, whitening, shares of a row
 SMALLEST_BACKGROUND = 1e-30
@@ -82,7 +86,9 @@ class Geometry:
         typical = float(np.median(self.scatters[0].typical))
         medians = [float(np.median(s.typical)) for s in self.scatters[1:]]
         limits = [max(float(np.quantile(s.typical, LEVEL)), _SMALLEST_LIMIT / s.count) for s in self.scatters[1:]]
-        slopes = [typical * high / max(high - low, 1e-6 * high) for high, low in zip(limits, medians, strict=True)]
+        slopes = [
+            SLOPE * typical * high / max(high - low, 1e-6 * high) for high, low in zip(limits, medians, strict=True)
+        ]
         return Depth(embedding, background, tuple(layers), tuple(limits), tuple(slopes))
 
 
