@@ -221,8 +221,9 @@ def test_images_are_scored_by_the_layers_of_the_guard(folder: Path) -> None:
     succeeds(*words, "--layers", "2", "--out", "named.safetensors")
     assert Detector.load("named.safetensors").layer_names == ("2",)
     succeeds("calibrate", "named.safetensors", *MODEL, "--images", "held", *PREPARED)
-    said = fails(*words, "--layers", "nowhere", "--out", "other.safetensors")
-    assert "nowhere" in said
+    assert "nowhere" in fails(*words, "--layers", "nowhere", "--out", "other.safetensors")
+    said = fails(*words, "--layers", "3", "--out", "other.safetensors")  # the head, which is no earlier layer
+    assert said.endswith("On the command line: pnml fit --layers last")
 
 
 def test_help_explains_layers_with_an_example() -> None:

@@ -98,6 +98,17 @@ def test_stranger_in_one_layer_is_given_away_by_it(tmp_path: Path, samples: Embe
     assert [line.rsplit(",", 1)[1] for line in lines[1:]] == ["stem"] * 20
 
 
+def test_layer_with_the_name_of_the_embedding_is_told_apart(tmp_path: Path) -> None:
+    layers = {"embedding": LAYERS["stem"], "encoder": LAYERS["block.1"]}
+    samples = open_embeddings(write_layers(tmp_path / "rows.parquet", ROWS, layers, group=50))
+    detector, _ = local.fit(samples, head(), progress=False)
+    local.score(samples, detector, tmp_path / "scores.parquet", by_layer=True, progress=False)
+    table = pq.read_table(tmp_path / "scores.parquet").to_pydict()
+    shares = np.asarray(detector(ROWS, features=[*layers.values()]).leverage_by_layer)
+    for number, name in enumerate(("embedding", "embedding (layer)", "encoder")):
+        np.testing.assert_allclose(table[f"leverage.{name}"], shares[:, number], rtol=1e-4, atol=1e-6)
+
+
 def test_resumed_table_has_the_columns_of_the_first_run(tmp_path: Path, samples: EmbeddingFile) -> None:
     detector, _ = local.fit(samples, head(), progress=False)
     folder = tmp_path / "scores.csv.parts"

@@ -65,6 +65,12 @@ def test_largest_share_names_the_layer_and_whether_it_is_early() -> None:
     assert "unknown content" in page
 
 
+def test_set_without_layers_beside_others_has_no_counts() -> None:
+    page = render(layered(sets=(*layered().sets, scored("plain", "out", -1, 30, 4))))
+    assert page_data_of(page)["sets"][3]["flaggedBy"] is None
+    assert page.count('class="away"') == 3 * 24
+
+
 @pytest.mark.parametrize("report", [comparison(), unlabelled(), unlabelled(layer_names=LAYERS)])
 def test_page_without_layers_says_nothing_about_them(report: Report) -> None:
     page = render(report)

@@ -66,11 +66,11 @@ def fit(
     scaled to [0, 1] and normalised by --mean and --std; a factory that returns (model, transform) replaces all that
     by its transform, from a Pillow image to a tensor.
 
-    Example: `pnml fit --embeddings train.npy --head head.npz --out detector.safetensors`
-
     With features of earlier layers of the network the detector sees samples that the last layer takes for known ones.
     Of a model they are recorded on the way; beside embeddings they are arrays of an .npz or list columns of a .parquet,
     named `features.` and the layer's name.
+
+    Example: `pnml fit --embeddings train.npy --head head.npz --out detector.safetensors`
 
     Example: `pnml fit --model mine:create --images train/ --size 32 --out detector.safetensors`
 

@@ -10,7 +10,7 @@ from pnml.cli._inputs import DetectorFile
 from pnml.cli._spectrum import describe, draw
 from pnml.cli._words import describe_threshold
 from pnml.core.detector import Detector
-from pnml.io.scores import EMBEDDING
+from pnml.io.scores import layer_labels
 
 
 @user_errors()
@@ -62,7 +62,7 @@ def _layers(held: Detector) -> dict[str, str]:
         return {}
     rows = [("layer", "width", "parameters", "ridge", "limit")]
     limits = ["none", *(f"{limit:.3g}" for limit in geometry.depth.limits)]
-    for name, scatter, limit in zip([EMBEDDING, *held.layer_names], geometry.scatters, limits, strict=True):
+    for name, scatter, limit in zip(layer_labels(held.layer_names), geometry.scatters, limits, strict=True):
         rows.append((name, f"{scatter.means.shape[1]:,}", f"{scatter.freedom:,.1f}", f"{scatter.ridge:.3g}", limit))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [

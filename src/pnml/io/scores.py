@@ -36,8 +36,16 @@ LEVERAGE = "leverage."
 STRANGEST = "strangest_layer"
 """The name of the column that names the layer with the largest leverage."""
 
-EMBEDDING = "embedding"
-"""What the last layer's input is called beside the names of earlier layers."""
+
+def layer_labels(layer_names: Iterable[str]) -> tuple[str, ...]:
+    """Return what the embedding and the earlier layers are called in tables: "embedding", and their names.
+
+    A layer that has the name "embedding" itself is told apart.
+
+    >>> layer_labels(["embedding", "encoder"])
+    ('embedding', 'embedding (layer)', 'encoder')
+    """
+    return "embedding", *("embedding (layer)" if name == "embedding" else name for name in layer_names)
 
 
 @dataclass(frozen=True)
@@ -75,7 +83,7 @@ class ScoreTable:
         return {"id": ids, **{name: np.empty(0, _DTYPES[name]) for name in names}, **layers}
 
     def _layers(self, leverages: NDArray[np.float64]) -> Columns:
-        names = np.array([EMBEDDING, *self.layer_names])
+        names = np.array(layer_labels(self.layer_names))
         strangest = {STRANGEST: names[leverages.argmax(axis=1)]}
         if not self.by_layer:
             return strangest

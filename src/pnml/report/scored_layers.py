@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pnml.io.scores import EMBEDDING, LEVERAGE, STRANGEST
+from pnml.io.scores import LEVERAGE, STRANGEST, layer_labels
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +43,7 @@ def layers_of(path: Path, table: dict[str, NDArray[Any]], fitted: tuple[str, ...
     if STRANGEST not in table:
         return ScoredLayers()
     columns = [name for name in table if name.startswith(LEVERAGE)]
-    names = [name.removeprefix(LEVERAGE) for name in columns] or ([] if fitted is None else [EMBEDDING, *fitted])
+    names = [name.removeprefix(LEVERAGE) for name in columns] or ([] if fitted is None else [*layer_labels(fitted)])
     if not names:
         return ScoredLayers()
     found = table[STRANGEST].tolist()
