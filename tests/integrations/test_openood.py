@@ -54,22 +54,46 @@ class FakeEvaluator:
         return found
 
 
-def features(net: Classifier, data: Loader) -> Tensor:
-    with torch.no_grad():
-        return net.features(torch.cat([batch["data"] for batch in data]))
+def images(data: Loader) -> Tensor:
+    return torch.cat([batch["data"] for batch in data])
 
 
-def test_evaluator_gets_the_negated_regret() -> None:
-    net, postprocessor = classifier(), PNMLPostprocessor(None)
+@pytest.mark.parametrize("layers", ["auto", "last"])
+def test_evaluator_gets_the_negated_regret(layers: str) -> None:
+    net, postprocessor = classifier(), PNMLPostprocessor(None, layers=layers)
     aurocs = FakeEvaluator(net, postprocessor).eval_ood()
     predicted, confidence, labels = postprocessor.inference(net, ID["test"], progress=False)
-    rows = features(net, ID["test"])
-    np.testing.assert_allclose(-confidence, naive_regret(rows, features(net, ID["train"]), net.fc), rtol=LARGEST_ERROR)
-    np.testing.assert_array_equal(predicted, net.fc(rows).argmax(dim=1).numpy())
+    assert postprocessor.detector is not None
+    assert postprocessor.detector.layer_names == (("body",) if layers == "auto" else ())
+    train, rows = (net.layers(images(ID[split]))[: 2 if layers == "auto" else 1] for split in ("train", "test"))
+    np.testing.assert_allclose(-confidence, naive_regret(postprocessor.detector, train, rows), rtol=LARGEST_ERROR)
+    np.testing.assert_array_equal(predicted, net.fc(rows[0]).argmax(dim=1).numpy())
     np.testing.assert_array_equal(labels, np.arange(100) % CLASSES)
     _, ood_confidence, _ = postprocessor.inference(net, OOD["far"]["b"], progress=False)
     both = -np.concatenate([confidence, ood_confidence])
     assert aurocs["b"] == pytest.approx(roc_auc_score([0] * 100 + [1] * 80, both))
+
+
+def test_a_network_whose_last_layer_is_no_module_is_scored_by_its_features_alone() -> None:
+    class Scaled(Classifier):
+        def get_fc(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+            weight, bias = super().get_fc()
+            return 2 * weight, bias
+
+    net, postprocessor = Scaled().eval(), PNMLPostprocessor()
+    postprocessor.setup(net, ID, OOD)
+    assert postprocessor.guard is None
+    assert postprocessor.detector is not None
+    train, rows = (net.layers(images(ID[split]))[:1] for split in ("train", "test"))
+    _, confidence = postprocessor.postprocess(net, images(ID["test"]))
+    np.testing.assert_allclose(-confidence, naive_regret(postprocessor.detector, train, rows), rtol=LARGEST_ERROR)
+
+
+def test_another_network_is_refused() -> None:
+    postprocessor = PNMLPostprocessor()
+    postprocessor.setup(classifier(), ID, OOD)
+    with pytest.raises(ValueError, match="set up for another network"):
+        postprocessor.postprocess(classifier(), inputs(2, seed=0))
 
 
 def test_setup_fits_once_with_the_embedding_scale(capsys: pytest.CaptureFixture[str]) -> None:

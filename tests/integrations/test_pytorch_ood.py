@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -35,11 +36,6 @@ def fitted(model: Classifier) -> PNML:
     return PNML(encoder=model.features, head=model.fc).fit(DataLoader(TRAIN, batch_size=64))
 
 
-def reference(model: Classifier) -> Detector:
-    with torch.no_grad():
-        return Detector(model.fc.weight, model.fc.bias).fit(model.features(TRAIN.tensors[0]))
-
-
 def test_adapter_is_a_features_detector_that_requires_fitting(model: Classifier) -> None:
     detector = PNML(encoder=model.features, head=model.fc)
     assert isinstance(detector, pytorch_ood.api.FeaturesDetector)
@@ -49,16 +45,52 @@ def test_adapter_is_a_features_detector_that_requires_fitting(model: Classifier)
         detector.predict(inputs(2, seed=1))
 
 
-def test_scores_equal_those_of_the_detector(model: Classifier, fitted: PNML) -> None:
+def test_inputs_are_scored_by_all_layers_and_features_by_themselves(model: Classifier, fitted: PNML) -> None:
+    x, train = inputs(30, seed=1), TRAIN.tensors[0]
+    assert fitted.detector is not None
+    assert fitted.detector.layer_names == ("encoder.body",)
+    expected = naive_regret(fitted.detector, model.layers(train), model.layers(x))
+    np.testing.assert_allclose(fitted(x).numpy(), expected, rtol=LARGEST_ERROR)
+    alone = Detector(model.fc.weight, model.fc.bias).fit(model.layers(train)[0])
+    rows = model.layers(x)[:1]
+    expected = naive_regret(alone, model.layers(train)[:1], rows)
+    np.testing.assert_allclose(fitted.predict_features(rows[0]).numpy(), expected, rtol=LARGEST_ERROR)
+
+
+@pytest.mark.parametrize("kind", ["module", "method", "function", "last"])
+def test_layers_of_encoders(kind: str, model: Classifier) -> None:
+    module = nn.Sequential(model.body, nn.Tanh())
+    encoders: dict[str, Any] = {
+        "module": module,
+        "method": model.features,
+        "function": partial(Classifier.features, model),
+        "last": module,
+    }
+    layers = "last" if kind == "last" else "auto"
+    found = PNML(encoders[kind], model.fc, layers=layers).fit(DataLoader(TRAIN, batch_size=64))
+    names = {"module": ("encoder.0",), "method": ("encoder.body",)}
+    assert found.detector is not None
+    assert found.detector.layer_names == names.get(kind, ())
+    count = 2 if kind in names else 1
+    train, rows = (model.layers(x)[:count] for x in (TRAIN.tensors[0], inputs(30, seed=1)))
+    expected = naive_regret(found.detector, train, rows)
+    np.testing.assert_allclose(found(inputs(30, seed=1)).numpy(), expected, rtol=LARGEST_ERROR)
+
+
+def test_named_layers_of_the_encoder(model: Classifier) -> None:
+    found = PNML(model.features, model.fc, layers=["body"]).fit(DataLoader(TRAIN, batch_size=64))
+    assert found.detector is not None
+    assert found.detector.layer_names == ("encoder.body",)
+    with pytest.raises(ValueError, match=r"layer 'encoder\.nowhere' is no module"):
+        PNML(model.features, model.fc, layers=["nowhere"])
+    with pytest.raises(ValueError, match=r"layers=\['body'\] are modules of the encoder, and a function has none"):
+        PNML(lambda x: x, model.fc, layers=["body"])
+
+
+def test_features_fitted_after_inputs_replace_them(model: Classifier, fitted: PNML) -> None:
     x = inputs(30, seed=1)
-    with torch.no_grad():
-        features = model.features(x)
-    expected = reference(model).score(features)
-    torch.testing.assert_close(fitted(x), expected, rtol=2 * LARGEST_ERROR, atol=0)
-    torch.testing.assert_close(fitted.predict_features(features), expected, rtol=2 * LARGEST_ERROR, atol=0)
-    np.testing.assert_allclose(
-        fitted(x).numpy(), naive_regret(features, train_features(model), model.fc), rtol=LARGEST_ERROR
-    )
+    fitted.fit_features(train_features(model), TRAIN.tensors[1])
+    torch.testing.assert_close(fitted(x), fitted.predict_features(model.layers(x)[0]))
 
 
 def train_features(model: Classifier) -> Tensor:
@@ -79,8 +111,10 @@ def test_fit_ignores_samples_of_negative_label(model: Classifier, fitted: PNML) 
     both = PNML(encoder=model.features, head=model.fc).fit(DataLoader(ConcatDataset([TRAIN, ood]), batch_size=20))
     x = inputs(10, seed=1)
     torch.testing.assert_close(both(x), fitted(x), rtol=2 * LARGEST_ERROR, atol=0)
-    with pytest.raises(ValueError, match="at least one in-distribution sample"):
+    with pytest.raises(ValueError, match="no samples: nothing to fit"):
         PNML(encoder=model.features, head=model.fc).fit(DataLoader(ood, batch_size=20))
+    with pytest.raises(ValueError, match="at least one in-distribution sample"):
+        PNML(encoder=model.features, head=model.fc, layers="last").fit(DataLoader(ood, batch_size=20))
 
 
 def test_metrics_of_pytorch_ood_accept_the_scores(fitted: PNML) -> None:
@@ -132,7 +166,8 @@ def test_small_directions_are_used_unlike_in_a_float32_inverse(model: Classifier
     rows, is_ood = torch.cat([ind, ood]), [0] * 200 + [1] * 200
     original = pytorch_ood.detector.PNML(None, model.fc).fit_features(train, labels)
     adapter = PNML(None, model.fc, embedding_scale="paper").fit_features(train, labels)
-    exact = naive_regret(rows, train, model.fc, "paper")
+    assert adapter.detector is not None
+    exact = naive_regret(adapter.detector, [train], [rows])
     assert roc_auc_score(is_ood, exact) > 0.99
     assert roc_auc_score(is_ood, original.predict_features(rows).numpy()) < 0.6
     assert roc_auc_score(is_ood, adapter.predict_features(rows).numpy()) > 0.99

@@ -180,7 +180,9 @@ def test_a_feature_that_is_not_finite_is_flagged() -> None:
             logits: Tensor = self.last(self.first(x).clamp(-1, 1))
             return logits
 
-    guard = pnml.guard(Clamped()).fit(loader(rows(100)), progress=False).eval()
+    model = Clamped()
+    model.first.weight.data.abs_().add_(1)
+    guard = pnml.guard(model).fit(loader(rows(100)), progress=False).eval()
     assert guard.layers == ("first",)
     x = rows(3)
     x[1] = torch.tensor([torch.finfo(torch.float32).max] * 8)

@@ -25,5 +25,5 @@ def fit_batches(detector: Detector, batches: Iterable[Tensor]) -> Detector:
         detector.partial_fit(features)
     if detector.correlation.count == 0:
         raise ValueError("expected at least one in-distribution sample with features that are not all zero, got none")
-    _ = detector.subspace  # warnings are raised during the fit, and the first score is fast
+    _ = detector.model  # warnings are raised during the fit, and the first score is fast
     return detector

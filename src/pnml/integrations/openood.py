@@ -13,11 +13,13 @@ import torch
 
 from pnml.backend.progress import track
 from pnml.core.detector import Detector
+from pnml.core.last_layer import checked_head, head_digest
 from pnml.integrations._fit import fit_batches
-from pnml.pytorch.guard import device_of
+from pnml.pytorch.guard import Guard, device_of
+from pnml.pytorch.head import arrays_of, linear_layers, unwrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -41,12 +43,15 @@ class PNMLPostprocessor(_base_class()):  # type: ignore[misc]  # depends on whet
 
     The network must have the interface of OpenOOD's networks: ``net(data, return_feature=True)`` returns the logits
     (n, C) and the inputs of the last layer (n, M), and ``net.get_fc()`` the weight (C, M) and bias (C,) of that layer.
+    Where that layer is a module of the network, earlier layers are watched as by :class:`pnml.Guard`.
 
     Args:
         config: OpenOOD's configuration, which is not used.
+        layers: those of :class:`pnml.Guard`: "auto", "last" or names of modules.
         embedding_scale: that of :class:`pnml.Detector`.
 
     Attributes:
+        guard: the :class:`pnml.Guard` of the network, None before :meth:`setup` and for embeddings alone.
         detector: the :class:`pnml.Detector`, None before :meth:`setup`; it can be calibrated and saved.
         APS_mode: False, because there is no hyper-parameter to search for.
     """
@@ -54,9 +59,13 @@ class PNMLPostprocessor(_base_class()):  # type: ignore[misc]  # depends on whet
     APS_mode = False
     hyperparam_search_done = True
 
-    def __init__(self, config: Any = None, *, embedding_scale: EmbeddingScale = "auto") -> None:
+    def __init__(
+        self, config: Any = None, *, layers: str | Sequence[str] = "auto", embedding_scale: EmbeddingScale = "auto"
+    ) -> None:
         self.config = config
+        self.layers = layers
         self.embedding_scale = embedding_scale
+        self.guard: Guard | None = None
         self.detector: Detector | None = None
 
     def setup(self, net: nn.Module, id_loader_dict: Mapping[str, Batches], ood_loader_dict: Any) -> None:
@@ -65,16 +74,28 @@ class PNMLPostprocessor(_base_class()):  # type: ignore[misc]  # depends on whet
         if self.detector is not None:
             return
         net.eval()
-        detector = Detector(*net.get_fc(), embedding_scale=self.embedding_scale)  # type: ignore[operator]
-        with torch.no_grad():
-            images = (batch["data"].to(device_of(net)) for batch in track(id_loader_dict["train"], "pNML setup"))
-            self.detector = fit_batches(detector, (net(x, return_feature=True)[1] for x in images))
+        images = (batch["data"].to(device_of(net)) for batch in track(id_loader_dict["train"], "pNML setup"))
+        weight, bias = net.get_fc()  # type: ignore[operator]
+        head = _module_of(net, weight, bias)
+        if head is None or self.layers == "last":
+            detector = Detector(weight, bias, embedding_scale=self.embedding_scale)
+            with torch.no_grad():
+                self.detector = fit_batches(detector, (net(x, return_feature=True)[1] for x in images))
+        else:
+            guard = Guard(net, head=head, layers=self.layers, embedding_scale=self.embedding_scale)
+            self.guard = guard.fit(images, progress=False)
+            self.detector = guard.detector
 
     @torch.no_grad()
     def postprocess(self, net: nn.Module, data: Tensor) -> tuple[Tensor, Tensor]:
         """Return the predicted classes and the confidences, each of shape (n,): larger = more in-distribution."""
         if self.detector is None:
             raise ValueError("the postprocessor is not fitted: call setup(net, id_loader_dict, ood_loader_dict) first")
+        if self.guard is not None:
+            if unwrapped(net) is not unwrapped(self.guard.model):
+                raise ValueError("the postprocessor was set up for another network: set up a new one for this network")
+            result = self.guard(data)
+            return result.prediction, -result.regret
         logits, features = net(data, return_feature=True)
         return logits.argmax(dim=1), -self.detector.score(features)
 
@@ -91,3 +112,12 @@ class PNMLPostprocessor(_base_class()):  # type: ignore[misc]  # depends on whet
             batches.append((predictions, confidences, batch["label"]))
         predicted, confidence, label = (torch.cat(column).cpu().numpy() for column in zip(*batches, strict=True))
         return predicted.astype(int), confidence, label.astype(int)
+
+
+def _module_of(net: nn.Module, weight: Any, bias: Any) -> str | None:
+    """Return the name of the only linear layer of a network with this weight and bias, None if there is none."""
+    digest = head_digest(*checked_head(weight, bias))
+    linear = linear_layers(unwrapped(net)).items()
+    shaped = [(name, layer) for name, layer in linear if tuple(layer.weight.shape) == tuple(weight.shape)]
+    found = [name for name, layer in shaped if head_digest(*arrays_of(layer)) == digest]
+    return found[0] if len(found) == 1 else None

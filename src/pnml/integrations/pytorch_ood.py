@@ -13,9 +13,11 @@ from torch import Tensor, nn
 from pnml.core.detector import Detector
 from pnml.integrations._fit import fit_batches
 from pnml.integrations._import import import_pytorch_ood
+from pnml.pytorch.fitting import embeddings_alone
+from pnml.pytorch.guard import Guard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from pnml.core.scaling import EmbeddingScale
 
@@ -29,13 +31,19 @@ class PNML(_FeaturesDetector):  # type: ignore[misc, valid-type]  # the package 
     The PNML of pytorch-ood divides the regret by log C and computes it from a float32 inverse, which ignores directions
     of small eigenvalues. This class computes in float64 and stores only Σxxᵀ of the training features.
 
+    An encoder that is a module, or a method of one, is watched in its layers, too. :meth:`predict` then scores inputs
+    by all layers, and :meth:`predict_features`, which a benchmark with cached features calls, by the features alone.
+
     Args:
         encoder: maps inputs to features (B, M); None if only features are scored.
         head: the last linear layer, which maps features to logits.
+        layers: "auto" for layers of the encoder as :class:`pnml.Guard` chooses them, "last" for its features alone, or
+            names of modules of the encoder.
         embedding_scale: that of :class:`pnml.Detector`.
 
     Attributes:
         detector: the :class:`pnml.Detector`, None before fitting; it can be calibrated and saved.
+        guard: the :class:`pnml.Guard` of encoder and head, None unless layers are watched.
 
     >>> features, labels = torch.randn(100, 8, generator=torch.Generator().manual_seed(0)), torch.zeros(100)
     >>> pnml = PNML(encoder=None, head=nn.Linear(8, 3)).fit_features(features, labels)
@@ -60,6 +68,7 @@ class PNML(_FeaturesDetector):  # type: ignore[misc, valid-type]  # the package 
         encoder: Callable[[Tensor], Tensor] | None,
         head: nn.Linear,
         *,
+        layers: str | Sequence[str] = "auto",
         embedding_scale: EmbeddingScale = "auto",
     ) -> None:
         if not isinstance(head, nn.Linear):
@@ -69,33 +78,45 @@ class PNML(_FeaturesDetector):  # type: ignore[misc, valid-type]  # the package 
             )
         self.encoder = encoder
         self.head = head
+        self.layers = layers
         self.embedding_scale = embedding_scale
         self.detector: Detector | None = None
+        self.guard = self._new_guard()
+        self._of_features: Detector | None = None
 
     def fit(self, data_loader: Iterable[tuple[Tensor, Tensor]]) -> PNML:
         """Fit on a loader of (input, label) batches in one pass, without samples of negative label."""
         encoder = self._encoder()
-        with torch.no_grad():
-            known = (x[y >= 0].to(self.device) for x, y in data_loader)
-            self.detector = fit_batches(self._new_detector(), (encoder(x).flatten(1) for x in known if len(x)))
+        known = (x[y >= 0].to(self.device) for x, y in data_loader)
+        inputs = (x for x in known if len(x))
+        if self.guard is None:
+            with torch.no_grad():
+                detector = fit_batches(self._new_detector(), (encoder(x).flatten(1) for x in inputs))
+            self.detector = self._of_features = detector
+        else:
+            self.detector = self.guard.fit(inputs, progress=False).fitted()
+            self._of_features = self._new_detector().merge(embeddings_alone(self.detector.correlation))
         return self
 
     def fit_features(self, x: Tensor, y: Tensor) -> PNML:
         """Fit on features (N, M), without samples of negative label (N,)."""
-        self.detector = fit_batches(self._new_detector(), [x[y >= 0].detach().to(self.device)])
+        self.detector = self._of_features = fit_batches(self._new_detector(), [x[y >= 0].detach().to(self.device)])
         return self
 
     def predict(self, x: Tensor) -> Tensor:
         """Return the regret of inputs, shape (B,)."""
-        encoder = self._encoder()
+        encoder, x = self._encoder(), x.to(self.device)
+        if self.guard is not None and self.guard.detector is not None and self.guard.detector is self.detector:
+            regret: Tensor = self.guard(x).regret
+            return regret
         with torch.no_grad():
-            return self.predict_features(encoder(x.to(self.device)).flatten(1))
+            return self.predict_features(encoder(x).flatten(1))
 
     def predict_features(self, x: Tensor) -> Tensor:
-        """Return the regret of features (B, M), shape (B,)."""
-        if self.detector is None:
+        """Return the regret of features (B, M), shape (B,), by the features alone."""
+        if self._of_features is None:
             raise _api.RequiresFittingException
-        scores: Tensor = self.detector.score(x.detach())
+        scores: Tensor = self._of_features.score(x.detach())
         return scores
 
     def _encoder(self) -> Callable[[Tensor], Tensor]:
@@ -105,3 +126,33 @@ class PNML(_FeaturesDetector):  # type: ignore[misc, valid-type]  # the package 
 
     def _new_detector(self) -> Detector:
         return Detector(self.head.weight, self.head.bias, embedding_scale=self.embedding_scale)
+
+    def _new_guard(self) -> Guard | None:
+        """Return a guard of encoder and head; None where no layers of the encoder can be watched, or none shall be."""
+        module = self.encoder if isinstance(self.encoder, nn.Module) else getattr(self.encoder, "__self__", None)
+        named = not isinstance(self.layers, str)
+        if self.encoder is None or not isinstance(module, nn.Module):
+            if named:
+                raise ValueError(
+                    f"layers={list(self.layers)} are modules of the encoder, and a {type(self.encoder).__name__} has "
+                    "none: pass an nn.Module, or a method of one, as encoder"
+                )
+            return None
+        layers = [f"encoder.{name}" for name in self.layers] if named else self.layers
+        if layers == "last":
+            return None
+        model = _EncoderAndHead(self.encoder, module, self.head)
+        return Guard(model, head="head", layers=layers, embedding_scale=self.embedding_scale)
+
+
+class _EncoderAndHead(nn.Module):
+    """A classifier made of both; the head comes first, to have that name also if the encoder's module owns it."""
+
+    def __init__(self, encode: Callable[[Tensor], Tensor], module: nn.Module, head: nn.Linear) -> None:
+        super().__init__()
+        self.head, self.encoder = head, module
+        self._encode = (encode,)  # not a submodule once more
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self._encode[0](x).flatten(1))
+        return logits

@@ -56,7 +56,7 @@ class TrainingPass:
         self.guard.found_layers = ()
         seen, self._detector = self._detector, self._empty_detector()
         if seen is not None:
-            self._detector.merge(_embeddings_alone(seen.correlation))
+            self._detector.merge(embeddings_alone(seen.correlation))
 
     def _empty_detector(self) -> Detector:
         detector = Detector(*arrays_of(self.guard.head), embedding_scale=self.guard.embedding_scale)
@@ -82,7 +82,7 @@ class TrainingPass:
         return detector
 
 
-def _embeddings_alone(statistic: Correlation) -> Correlation:
+def embeddings_alone(statistic: Correlation) -> Correlation:
     """Return the statistic of the first layer of the rows."""
     if not statistic.count:
         empty = Correlation((statistic.widths or ())[:1], unit_norm=statistic.unit_norm, n_classes=statistic.n_classes)
