@@ -12,6 +12,7 @@ import pnml
 from oracles import NOISE, balanced_head
 from pnml import Detector
 from pnml.bench.methods import REGRETS, View
+from pnml.core.depth import LEVEL, SLOPE
 
 from .synthetic import blobs, image_set, noise
 
@@ -96,7 +97,7 @@ def test_settings_record_layers_level_length_label_noise_and_ridges(train: View,
     assert {name: len(found) for name, found in ridges.items()} == {"pnml": 1 + len(layers), "pnml-last": 1}
     assert all(ridge > 0 for found in ridges.values() for ridge in found)
     assert stated == {
-        "pnml": {**auto, "layers": layers, "level": 0.97},
+        "pnml": {**auto, "layers": layers, "level": LEVEL, "slope": SLOPE},
         "pnml-last": auto,
         "pnml-paper": {"embedding_scale": "paper", "embedding_length": 1.0, "label_noise": 0.0},
     }

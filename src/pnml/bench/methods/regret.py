@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pnml.bench.methods.protocol import Method
-from pnml.core.depth import LEVEL
+from pnml.core.depth import LEVEL, SLOPE
 from pnml.core.detector import Detector
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Regret(Method):
         if (geometry := self.detector.geometry) is not None:
             settings["ridges"] = [scatter.ridge for scatter in geometry.scatters]
         if self.layers:
-            settings |= {"layers": [str(layer) for layer in self.layers], "level": LEVEL}
+            settings |= {"layers": [str(layer) for layer in self.layers], "level": LEVEL, "slope": SLOPE}
         return settings
 
     def score(self, view: View) -> Tensor:
