@@ -161,3 +161,10 @@ def test_hooks_are_gone_after_a_pass_that_fails() -> None:
     with pytest.raises(RuntimeError), record_layers(model, [Layer("body")], {}):
         model(torch.zeros(4, 2))
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+def test_the_embedding_is_no_layer_also_if_it_still_has_pixels() -> None:
+    model = nn.Sequential(
+        nn.Conv2d(3, 6, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.GroupNorm(2, 6), nn.Flatten(), nn.Linear(6, 2)
+    )
+    assert [layer.name for layer in find_layers(model, (images(4),), head="5")] == ["1"]

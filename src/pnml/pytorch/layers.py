@@ -318,7 +318,7 @@ def _is_usable(node: _Node, samples: int, embeddings: Tensor) -> bool:
         return False
     if node.end == 0 or isinstance(node.module, (nn.Flatten, nn.Identity)):
         return False
-    if output.shape == embeddings.shape and torch.equal(output, embeddings):
+    if output.numel() == embeddings.numel() and torch.equal(output.reshape(embeddings.shape), embeddings):
         return False
     layer = _layer(node, samples)
     return output.shape[layer.channel_axis] * (1 if _places(node, samples) == 1 else 2) <= _WIDEST
