@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from pnml.pytorch.head import find_head
-from pnml.pytorch.layers import COUNT, Layer, LayersNotFoundError, find_layers, pool, record_layers
+from pnml.pytorch.layers import COUNT, Layer, LayersNotFoundError, find_layers, record_layers
+from pnml.pytorch.pooling import pool
 
 from .architectures import Case, Images, Repeated, Residual, cases, sequences
 from .networks import CNN, images, seeded

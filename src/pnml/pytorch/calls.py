@@ -1,0 +1,129 @@
+"""Which modules a model calls before its head, as a tree."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+from pnml.pytorch.head import eager, unfused_attention
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch.utils.hooks import RemovableHandle
+
+
+@dataclass(eq=False)
+class Node:
+    """One call of a module: where it stands in the depth of the model, what it called, what it returned.
+
+    ``source`` is the last module with parameters that was called before it returned.
+    """
+
+    name: str
+    module: nn.Module
+    call: int
+    start: int
+    end: int = 0
+    input: Tensor | None = None
+    output: Tensor | None = None
+    source: nn.Module | None = None
+    children: list[Node] = field(default_factory=list)
+
+    @property
+    def depth(self) -> int:
+        """How many modules with parameters of their own were called inside."""
+        return self.end - self.start
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether the call did nothing but pass what each child returned on to the next, as ``nn.Sequential`` does."""
+        inputs = [child.input for child in self.children]
+        outputs = [child.output for child in self.children]
+        return all(a is b for a, b in zip([self.input, *outputs], [*inputs, self.output], strict=True))
+
+
+class _CallTree:
+    """Hooks that write down which module calls which, in this thread, until the head is called."""
+
+    def __init__(self, model: nn.Module, head: str) -> None:
+        self.root = Node("", model, 0, 0)
+        self.entered: Tensor | None = None
+        self.depth = 0
+        self._source: nn.Module | None = None
+        self._head = head
+        self._stack, self._calls = [self.root], Counter[str]()
+        self._names = dict(_seen_modules(model))
+        self._thread = get_ident()
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Watch the calls while the context is open."""
+        handles: list[RemovableHandle] = []
+        try:
+            for module in self._names:
+                handles.append(module.register_forward_pre_hook(self._enter, with_kwargs=True))
+                handles.append(module.register_forward_hook(self._leave))
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+        for node in self._stack:  # those that enclose the head
+            node.end = self.depth
+
+    def _enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if get_ident() != self._thread or self.entered is not None:
+            return
+        name = self._names[module]
+        if name == self._head:
+            self.entered = args[0] if args else kwargs["input"]
+            return
+        given = first_tensor((*args, *kwargs.values()))
+        node = Node(name, module, self._calls[name], self.depth, input=given)
+        self._calls[name] += 1
+        self._stack[-1].children.append(node)
+        self._stack.append(node)
+
+    def _leave(self, module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
+        if get_ident() != self._thread or self.entered is not None or self._stack[-1].module is not module:
+            return
+        node = self._stack.pop()
+        if not node.children and next(module.parameters(), None) is not None:
+            self.depth += 1
+            self._source = module
+        node.end, node.output, node.source = self.depth, first_tensor(output), self._source
+
+
+def call_tree(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], head: str) -> tuple[Node, Tensor | None]:
+    """Run a model and return the tree of its calls up to the head's, and what entered the head, None if nothing did."""
+    tree = _CallTree(model, head)
+    with tree.watch(), unfused_attention():
+        eager(model)(*args, **kwargs)
+    return tree.root, tree.entered
+
+
+def _seen_modules(model: nn.Module) -> Iterator[tuple[nn.Module, str]]:
+    """Yield the modules inside a model that hooks reach, and their names: none in its compiled parts."""
+    hidden: tuple[str, ...] = ()
+    for name, module in model.named_modules():
+        if not name or name.startswith(hidden):
+            continue
+        compiled = getattr(module, "_compiled_call_impl", None) is not None
+        if compiled or hasattr(module, "_orig_mod"):
+            hidden += (f"{name}.",)
+        if not compiled:
+            yield module, name
+
+
+def first_tensor(output: Any) -> Tensor | None:
+    """Return the tensor that a module returned, or the first of a tuple, a dict or a Hugging Face output."""
+    if isinstance(output, Tensor):
+        return output
+    if isinstance(output, dict):
+        output = tuple(output.values())
+    return first_tensor(output[0]) if isinstance(output, (tuple, list)) and output else None

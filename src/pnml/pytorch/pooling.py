@@ -1,0 +1,83 @@
+"""The output of a layer as one row per sample: means and standard deviations over its pixels or tokens."""
+
+from __future__ import annotations
+
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from pnml.pytorch.layers import Layer
+
+_BLOCK = 2**19  # numbers of an output that are pooled at a time on the CPU: they fit into its cache
+_MASKS = {"attention_mask": False, "padding_mask": True, "src_key_padding_mask": True}
+"""Names of arguments that say which tokens count, and whether True marks those that do not."""
+
+
+def token_mask(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
+    """Return which tokens count, (n, T), from the arguments of a model."""
+    if len(args) > 1:
+        kwargs = dict(zip(signature(model.forward).parameters, args, strict=False)) | kwargs
+    for name, marks_padding in _MASKS.items():
+        mask = kwargs.get(name)
+        if isinstance(mask, Tensor) and mask.ndim == 2:
+            return mask == 0 if marks_padding else mask != 0
+    return None
+
+
+def pool(output: Tensor, layer: Layer, mask: Tensor | None = None) -> Tensor:
+    """Return the mean and the standard deviation of every channel over the pixels or tokens, (n, 2 channels).
+
+    An output without pixels or tokens is returned as it is. Half precision is summed in float32.
+
+    Args:
+        output: of the layer.
+        layer: which axis is which.
+        mask: which tokens count, (n, T); those that do not are left out of outputs with T tokens.
+
+    >>> from pnml.pytorch.layers import Layer
+    >>> pool(torch.tensor([[[1.0, 2.0], [3.0, 2.0]]]), Layer("tokens", channel_axis=2))
+    tensor([[2., 2., 1., 0.]])
+    """
+    x = output.movedim((layer.batch_axis, layer.channel_axis), (0, 1))
+    if x.shape[2:].numel() == 1:
+        x = x.flatten(1)
+        return x.to(_wide_dtype(x), copy=True)  # the next module may overwrite its input
+    x = x.flatten(2)
+    share = None
+    if mask is not None and output.ndim == 3 and mask.shape == (x.shape[0], x.shape[2]):
+        share = (mask / mask.sum(dim=1, keepdim=True).clamp(min=1)).to(x.device)[:, None]
+    if _is_traced() or x.device.type != "cpu":
+        return _moments(x, share)
+    rows = max(1, _BLOCK // (x.shape[1] * x.shape[2]))
+    blocks = torch.split(x, rows)
+    shares = [None] * len(blocks) if share is None else torch.split(share, rows)
+    return torch.cat([_moments(*block) for block in zip(blocks, shares, strict=True)])
+
+
+def _moments(x: Tensor, share: Tensor | None) -> Tensor:
+    """Return means and standard deviations of rows (n, C, places), weighted by the shares (n, 1, places) of places."""
+    x = x.to(_wide_dtype(x))
+    if share is not None:
+        share = share.to(x.dtype)
+        mean = (x * share).sum(dim=2, keepdim=True)
+        variance = (x - mean).square_().mul_(share).sum(dim=2)
+    elif x.device.type == "cpu" and not _is_traced():  # ten times as fast there as var_mean
+        mean = x.mean(dim=2, keepdim=True)
+        variance = (x - mean).square_().mean(dim=2)
+    else:
+        variance, mean = torch.var_mean(x, dim=2, correction=0, keepdim=True)
+    return torch.cat([mean.flatten(1), variance.flatten(1).sqrt()], dim=1)
+
+
+def _is_traced() -> bool:
+    """Return whether operations become part of a graph, in which the size of the batch stays open."""
+    return torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+
+
+def _wide_dtype(x: Tensor) -> torch.dtype:
+    return torch.float64 if x.dtype == torch.float64 else torch.float32
