@@ -74,7 +74,9 @@ def draw(groups: list[list[ScoredSet]], detector: pnml.Detector) -> Figure:
     figure = new_figure(8.4, 4.4)
     axes = figure.subplots()
     names, colours = (*detector.layer_names, "embedding"), [*blues(len(detector.layer_names)), EMBEDDING]
-    place, places, labels = 0.0, [], []
+    place = 0.0
+    places: list[float] = []
+    labels: list[str] = []
     threshold = detector.threshold
     assert threshold is not None  # noqa: S101 - the packaged detector is calibrated
     for group in groups:
