@@ -48,12 +48,13 @@ def main() -> None:
 
 
 def altered(known: Images) -> list[Images]:
-    """Return the known images in four other forms: two arrangements of their content, two of their texture."""
+    """Return the known images in five other forms."""
     rng, pixels = np.random.default_rng(SEED), known.pixels
     noisy = np.clip(np.round(pixels + rng.normal(0, 255 * NOISE, pixels.shape)), 0, 255).astype(np.uint8)
     blurred = np.stack([np.asarray(Image.fromarray(x).filter(ImageFilter.GaussianBlur(BLUR))) for x in pixels])
     kinds = {
         "upside down": np.ascontiguousarray(pixels[:, ::-1]),
+        "red and blue swapped": np.ascontiguousarray(pixels[..., ::-1]),
         "tiles in another order": reordered(pixels, rng.permutation(TILES**2)),
         "blurred": blurred,
         "with some noise": noisy,
@@ -71,7 +72,7 @@ def reordered(pixels: NDArray[np.uint8], order: NDArray[np.int64]) -> NDArray[np
 
 def draw(groups: list[list[ScoredSet]], detector: pnml.Detector) -> Figure:
     """Draw a bar for each kind of images: the mean shares of the layers in their leverage, the first layer first."""
-    figure = new_figure(8.4, 4.4)
+    figure = new_figure(8.4, 4.7)
     axes = figure.subplots()
     names, colours = (*detector.layer_names, "embedding"), [*blues(len(detector.layer_names)), EMBEDDING]
     place = 0.0

@@ -2,8 +2,8 @@
 
     python benchmarks/speed_guard.py --out results/speed-guard-cpu.json
 
-Plain and guarded calls alternate in one process. Times are wall milliseconds of a batch, decisions read; the overhead is
-the median over pairs of calls of what the guarded one took more, in percent of the plain one.
+Plain and guarded calls alternate in one process. Times are wall milliseconds of a batch, decisions read; the overhead
+is the median over pairs of calls of what the guarded one took more, in percent of the plain one.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class VisionTransformer(nn.Module):
         super().__init__()
         self.patch = nn.Conv2d(3, width, 4, stride=4)
         self.place = nn.Parameter(0.02 * torch.randn(1, 64, width))
-        layers = [nn.TransformerEncoderLayer(width, heads, 4 * width, 0.0, "gelu", batch_first=True, norm_first=True)]
-        layers += [
-            nn.TransformerEncoderLayer(width, heads, 4 * width, 0.0, "gelu", batch_first=True, norm_first=True)
-            for _ in range(depth - 1)
-        ]
-        self.layers = nn.Sequential(*layers)
+        self.layers = nn.Sequential(
+            *(
+                nn.TransformerEncoderLayer(width, heads, 4 * width, 0.0, "gelu", batch_first=True, norm_first=True)
+                for _ in range(depth)
+            )
+        )
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, CLASSES)
 

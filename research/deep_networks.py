@@ -3,8 +3,8 @@
 ``python research/deep_networks.py confirm --out networks --seeds 0,1,2``
 
 ``choose`` has the networks on which the form of the deep regret is chosen, ``confirm`` those on which it is tested
-(deep-regret.md). Weights are rounded to float16 and written as safetensors, a few megabytes each, so that a later default
-can be scored on the same networks without a GPU. Files that are there already are left alone.
+(deep-regret.md). Weights are rounded to float16 and written as safetensors, a few megabytes each, so that a later
+default can be scored on the same networks without a GPU. Files that are there already are left alone.
 """
 
 from __future__ import annotations
@@ -283,7 +283,7 @@ def main() -> None:
         for name in names:
             try:
                 train(name, networks[name], seed, args)
-            except Exception:  # noqa: BLE001  # whatever it is, the other networks are still to be trained
+            except Exception:  # noqa: BLE001, PERF203  # whatever it is, the other networks are still to be trained
                 traceback.print_exc()
                 failed.append(f"{name}_{seed}")
     if failed:

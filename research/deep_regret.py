@@ -118,10 +118,20 @@ def main() -> None:
         path = args.out / f"{Path(name).stem}.json"
         if path.exists():
             continue
-        record = {**measure(name, torch.device(args.device), args.limit, args.ood_limit), "commit": commit, "dirty": dirty}
+        record = {
+            **measure(name, torch.device(args.device), args.limit, args.ood_limit),
+            "commit": commit,
+            "dirty": dirty,
+        }
         path.write_text(json.dumps(record) + "\n")
         means = {m: sum(v[0] for v in sets.values()) / len(sets) for m, sets in record["auroc_tnr"].items()}
-        print(record["network"], record["seconds"], "s;", "mean AUROC withheld" if args.limit is None else means, flush=True)
+        print(
+            record["network"],
+            record["seconds"],
+            "s;",
+            "mean AUROC withheld" if args.limit is None else means,
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -52,11 +52,20 @@ def confidence(networks: list[Network]) -> float | None:
 
 
 def each_network(found: dict[str, list[Network]]) -> str:
-    heads = ["network", "accuracy", "**pnml**", "± seeds", "pnml-last", "best peer", "near: pnml", "near: MSP or Energy"]
+    heads = [
+        "network",
+        "accuracy",
+        "**pnml**",
+        "± seeds",
+        "pnml-last",
+        "best peer",
+        "near: pnml",
+        "near: MSP or Energy",
+    ]
     rows = []
     for name, networks in found.items():
         peers = [method for method in networks[0]["auroc_tnr"] if method not in OURS]
-        best = max(peers, key=lambda method: mean(networks, method) or 0.0)  # noqa: B023 - used at once
+        best = max(peers, key=lambda method: mean(networks, method) or 0.0)
         single = [mean([network], "pnml") or 0.0 for network in networks]
         row = [name.replace("_", ", "), shown(fmean(network["accuracy"] for network in networks))]
         row += [shown(mean(networks, "pnml")), shown(stdev(single) if len(single) > 1 else None)]
@@ -70,7 +79,9 @@ def each_method(found: dict[str, list[Network]]) -> str:
     rows = []
     for method in next(iter(found.values()))[0]["auroc_tnr"]:
         values = [mean(networks, method) or 0.0 for networks in found.values()]
-        ahead = [(mean(networks, "pnml") or 0.0) - value for networks, value in zip(found.values(), values, strict=True)]
+        ahead = [
+            (mean(networks, "pnml") or 0.0) - value for networks, value in zip(found.values(), values, strict=True)
+        ]
         parts = [[mean(n, method, part=part) for n in found.values()] for part in ("near", "far")]
         row = [method, shown(fmean(values), 2), shown(fmean(mean(n, method, TNR) or 0.0 for n in found.values()))]
         row += [shown(fmean(value for value in part if value is not None), 2) for part in parts]
@@ -82,7 +93,9 @@ def each_method(found: dict[str, list[Network]]) -> str:
 
 def frozen(record: dict[str, dict[str, list[float]]]) -> str:
     heads = ["task", *next(iter(record.values()))]
-    rows = [[task, *(f"{all_sets:.1f} ({near:.1f})" for all_sets, near in found.values())] for task, found in record.items()]
+    rows = [
+        [task, *(f"{all_sets:.1f} ({near:.1f})" for all_sets, near in found.values())] for task, found in record.items()
+    ]
     return grid(heads, rows)
 
 

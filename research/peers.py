@@ -121,7 +121,7 @@ def neighbours(known: Known) -> dict[str, Callable[[Rows], Tensor]]:
 
 
 def several_layers(known: Known) -> dict[str, Callable[[Rows], Tensor]]:
-    """kNN of all layers side by side, and the sum of every layer's Mahalanobis distance."""
+    """Compare all layers side by side (kNN), and the sum of every layer's Mahalanobis distance."""
     train = torch.cat(known.rows.layers, dim=1)
     parts = [_gaussian(x.double(), known.labels, len(known.weight)) for x in known.rows.layers]
 

@@ -38,8 +38,8 @@ LEVEL = 0.98
 """The share of training rows, each left out of the fit, whose leverage leaves a layer silent."""
 
 SLOPE = 2.0
-"""What a layer adds for a sample as far above its limit as the limit is above the median: so many times the leverage of a
-typical embedding."""
+"""What a layer adds for a sample as far above its limit as the limit is above the median: so many times the leverage of
+a typical embedding."""
 
 PER_SCATTER = 3  # constants of a scatter: means, whitening, shares of a row
 SMALLEST_BACKGROUND = 1e-30
