@@ -1,8 +1,8 @@
-"""Score the networks of deep-regret.md, and write its tables: ``python research/deep_regret.py score NETWORKS --out OUT``.
+"""Score the networks of deep-regret.md: ``python research/deep_regret.py NETWORKS --out OUT``.
 
-``score`` takes files that ``deep_networks.py`` wrote, or names of the zoo with their training set
-(``densenet-bc-100_cifar10``), and writes one JSON file each. ``tables`` writes the tables of deep-regret.md from the
-record that ``collect`` puts together. ``check`` compares our peers with those of pytorch-ood on one network.
+Networks are files that ``deep_networks.py`` wrote, or names of the zoo with their training set
+(``densenet-bc-100_cifar10``). One JSON file is written for each; together they are "networks" of deep-regret.json, from
+which ``deep_tables.py`` writes the tables.
 """
 
 from __future__ import annotations
@@ -118,20 +118,9 @@ def main() -> None:
         path = args.out / f"{Path(name).stem}.json"
         if path.exists():
             continue
-        record = {
-            **measure(name, torch.device(args.device), args.limit, args.ood_limit),
-            "commit": commit,
-            "dirty": dirty,
-        }
-        path.write_text(json.dumps(record) + "\n")
-        means = {m: sum(v[0] for v in sets.values()) / len(sets) for m, sets in record["auroc_tnr"].items()}
-        print(
-            record["network"],
-            record["seconds"],
-            "s;",
-            "mean AUROC withheld" if args.limit is None else means,
-            flush=True,
-        )
+        record = measure(name, torch.device(args.device), args.limit, args.ood_limit)
+        path.write_text(json.dumps(record | {"commit": commit, "dirty": dirty}) + "\n")
+        print(f"{record['network']}: {record['seconds']} s", flush=True)
 
 
 if __name__ == "__main__":

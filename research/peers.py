@@ -1,7 +1,7 @@
 """Detectors to compare with, on embeddings and on the features of several layers: a few lines each, on any device.
 
-Every function is given what a detector may know of the training set and returns a score, larger = stranger. Constants
-are those of pytorch-ood, on whose detectors ``deep_regret.py --check`` tries them.
+Every function is given what a detector may know of the training set and returns scores, larger = stranger. Constants
+are those of pytorch-ood.
 """
 
 from __future__ import annotations
