@@ -340,7 +340,9 @@ class Detector:
     def _score_rows(self, rows: Array, eps: float) -> Array:
         """Return the regrets of rows: in float32 where that is accurate enough, in float64 otherwise."""
         exact, fast = self._fitted_scorers
-        scorer = fast if fast is not None and _multiplies_in_float32(rows) else exact
+        joined = exact.model.joined  # few rows on a GPU: the calls of float32 and its bound cost more than float64
+        few = joined is not None and joined.serves(rows)
+        scorer = fast if fast is not None and not few and _multiplies_in_float32(rows) else exact
         regret, trusted = scorer.score(rows, eps)
         if not bool(trusted.all()):
             check_finite(rows)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pnml.backend.arrays import DeviceConstants, namespace
+from pnml.backend.arrays import DeviceConstants, is_remote, is_traced, namespace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,8 +31,8 @@ class Joined:
     depth: Depth
 
     def serves(self, x: Array) -> bool:
-        """Return whether one product for all layers is faster for these rows, which lie on a GPU."""
-        return bool(x.shape[0] <= _MOST_ROWS and x.shape[1] <= _WIDEST)
+        """Return whether one product for all layers is faster for these rows: few, and on a GPU."""
+        return is_remote(x) and not is_traced() and bool(x.shape[0] <= _MOST_ROWS and x.shape[1] <= _WIDEST)
 
     @cached_property
     def constants(self) -> DeviceConstants:

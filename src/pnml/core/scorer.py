@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from pnml.backend.arrays import DeviceConstants, is_remote, namespace
+from pnml.backend.arrays import DeviceConstants, namespace
 from pnml.backend.rows import SMALLEST_NORM, by_chunk, row_norms, squares, wide_dtype
 from pnml.core import theorem
 from pnml.core.depth import SMALLEST_BACKGROUND, leverages
@@ -113,7 +113,7 @@ def compute_terms(
         shares = (leave_one_out(h, model.subspace.relative_error) if as_if_unseen else h)[:, None]
     else:
         classes, joined = xp.argmax(logits, axis=-1), model.joined
-        if joined is not None and is_remote(x) and not as_if_unseen and joined.serves(x):
+        if joined is not None and joined.serves(x) and not as_if_unseen:
             shares = joined_shares(x, classes, joined.constants.to(x), SMALLEST_BACKGROUND)
         else:
             shares = leverages(x, embeddings, classes, geometry, model.depth, as_if_unseen=as_if_unseen).shares
