@@ -1,0 +1,74 @@
+"""Fit on few training rows: ``python research/few_rows.py NETWORKS --out OUT``, networks as for ``deep_regret.py``.
+
+Every detector is fitted on the same random training images, 100 to 10,000 of them, and scored on 1,000 test images and
+400 of each OOD set. Prints the mean AUROC over the sets and writes it as JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+import torch
+from deep_networks import read
+from deep_regret import Images, ood_sets
+
+import pnml
+from pnml.bench import zoo
+from pnml.metrics import auroc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from peers import Rows
+    from torch import Tensor
+
+COUNTS = (100, 200, 500, 1000, 3000, 10_000)
+
+
+def measure(name: str, device: torch.device) -> dict[str, dict[str, float]]:
+    """Return the mean AUROC of every method for every number of rows."""
+    path = Path(name)
+    network = (read(path) if path.exists() else zoo.load(name)).to(device).eval()
+    ind = path.stem.split("_")[1]
+    guard = pnml.guard(network)
+    images = Images(guard, network, device, None)
+    train, _ = images.rows(ind, "train", max(COUNTS))
+    test, _ = images.rows(ind, "test", 1000)
+    oods = [images.rows(ood, "test", 400)[0] for ood in ood_sets(ind)]
+    head = guard.head.weight.detach(), guard.head.bias.detach()
+
+    def mean(score: Callable[[Rows], Tensor]) -> float:
+        inside = score(test)
+        return round(fmean(auroc(inside, score(ood)) for ood in oods), 2)
+
+    order = torch.randperm(len(train.logits), generator=torch.Generator().manual_seed(0))
+    found = {"msp": {"any": mean(lambda x: -x.logits.softmax(dim=1).max(dim=1).values)}}
+    for count in COUNTS:
+        few = order[:count].to(device)
+        deep = pnml.Detector(*head).fit(train.embeddings[few], features=[x[few] for x in train.features])
+        last = pnml.Detector(*head).fit(train.embeddings[few])
+        of_deep = mean(lambda x: deep.score(x.embeddings, features=x.features))  # noqa: B023 - used at once
+        of_last = mean(lambda x: last.score(x.embeddings))  # noqa: B023
+        found[f"{count}"] = {"pnml": of_deep, "pnml-last": of_last}
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("networks", nargs="+", help="files of deep_networks.py, or names of the zoo")
+    parser.add_argument("--out", type=Path, required=True, help="the JSON to write")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    args = parser.parse_args()
+    record = {}
+    for name in args.networks:
+        record[Path(name).stem] = measure(name, torch.device(args.device))
+        print(Path(name).stem, record[Path(name).stem], flush=True)
+    args.out.write_text(json.dumps(record) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
