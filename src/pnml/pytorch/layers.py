@@ -323,6 +323,16 @@ def record_layers(
 
 
 def _touch_encoders(model: nn.Module, names: Iterable[str]) -> bool:
-    """Return whether modules of these names are in an encoder layer that may compute all of its parts at once."""
-    paths = {name.rsplit(".", parts)[0] for name in names for parts in range(name.count(".") + 1)}
-    return any(isinstance(model.get_submodule(path), nn.TransformerEncoderLayer) for path in paths)
+    """Return whether fused attention would hide the outputs of modules of these names, or put them out without padding.
+
+    An encoder layer that is fused does not call its parts; an ``nn.TransformerEncoder`` may hand nested tensors to its
+    layers.
+    """
+    for name in names:
+        paths = [name.rsplit(".", parts)[0] for parts in range(name.count(".") + 1)]
+        around = [model.get_submodule(path) for path in paths[1:]]
+        if any(isinstance(module, nn.TransformerEncoderLayer) for module in around):
+            return True
+        if any(isinstance(module, nn.TransformerEncoder) and module.use_nested_tensor for module in around):
+            return True
+    return False
