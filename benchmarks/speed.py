@@ -240,7 +240,7 @@ def main() -> None:
     with threadpool_limits(1):
         works = {"peer": lambda: peer.fit_features(train, labels), "fit": fit, "ready": lambda: fit().model}
         fits = race(works, rounds=9, seconds=0.0)
-        guard = pnml.guard(Body(weight, bias).eval()).fit(train.split(5000), progress=False)
+        guard = pnml.guard(Body(weight, bias).eval(), layers="last").fit(train.split(5000), progress=False)
         guard.calibrate([embeddings(5000, width, seed=2)], progress=False)
         scoring = [
             measure_batch(batch, (peer, guard), rounds=rounds, seconds=seconds) for batch in track(BATCHES, "batches")

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import pnml
 from pnml.cli import app
-from pnml.core.scorer import Float32Scorer
+from pnml.core.float32_scorer import Float32Scorer
 
 SOURCE = str(Path(pnml.__file__).parent)
 

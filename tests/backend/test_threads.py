@@ -18,8 +18,8 @@ from pnml.backend import rows as row_tools
 from pnml.backend import threads as threads_module
 from pnml.backend.products import sum_of_products
 from pnml.backend.threads import spread
+from pnml.core.float32_scorer import LARGEST_ERROR
 from pnml.core.sample import RowSample
-from pnml.core.scorer import LARGEST_ERROR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

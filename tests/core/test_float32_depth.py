@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pnml import Detector
-from pnml.core.scorer import LARGEST_ERROR, Float32Scorer
+from pnml.core.float32_scorer import LARGEST_ERROR, Float32Scorer
 
 from .strategies import Matrix, seeds
 
@@ -106,7 +106,7 @@ def test_tensors_on_a_device_are_scored_there(
     x = [np.vstack([layer[:50], rng.normal(size=(50, layer.shape[1]))]) for layer in layers]
     expected = detector(x[0], features=x[1:])
     monkeypatch.setattr("pnml.core.batch.to_compute", lambda x: x)
-    monkeypatch.setattr("pnml.core.scorer.is_remote", lambda x: together)
+    monkeypatch.setattr("pnml.core.joined.is_remote", lambda x: together)
     embeddings, *features = (torch.tensor(layer, dtype=dtype) for layer in x)
     found = detector(embeddings, features=features)
     rtol = 1e-9 if dtype == torch.float64 else LARGEST_ERROR

@@ -12,8 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pnml import Detector
+from pnml.core.float32_scorer import LARGEST_ERROR, Float32Scorer
 from pnml.core.model import ScoringModel
-from pnml.core.scorer import LARGEST_ERROR, Float32Scorer
 
 from .strategies import seeds
 

@@ -15,7 +15,7 @@ from scipy.special import softmax
 
 from oracles import NOISE, about_class_means
 from pnml import Detector, regret
-from pnml.core.scorer import Float32Scorer
+from pnml.core.float32_scorer import Float32Scorer
 from pnml.core.theorem import noisy_softmax, regrets
 
 from .strategies import Matrix, home, log_probabilities, modest, seeds, xtgs

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from pnml import Correlation, Detector, Subspace
 from pnml.backend import rows as row_tools
+from pnml.core.float32_scorer import Float32Scorer
 from pnml.core.scaling import EMBEDDING_SCALES
-from pnml.core.scorer import Float32Scorer, Float64Scorer
+from pnml.core.scorer import Float64Scorer
 from pnml.core.subspace import leverage
 
 from .strategies import EPS, modest, seeds, with_singular_values

@@ -15,7 +15,7 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from pnml.core.scorer import LARGEST_ERROR
+from pnml.core.float32_scorer import LARGEST_ERROR
 from pnml.integrations.openood import PNMLPostprocessor
 
 from .factories import CLASSES, Classifier, classifier, inputs, naive_regret

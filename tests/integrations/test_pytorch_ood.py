@@ -15,7 +15,7 @@ from torch.utils.data import ConcatDataset, DataLoader, TensorDataset
 
 from pnml import Detector
 from pnml.core.detector import ZeroEmbeddingWarning
-from pnml.core.scorer import LARGEST_ERROR
+from pnml.core.float32_scorer import LARGEST_ERROR
 from pnml.integrations._import import import_pytorch_ood
 from pnml.integrations.pytorch_ood import PNML
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import pnml
-from pnml.core.scorer import LARGEST_ERROR
+from pnml.core.float32_scorer import LARGEST_ERROR
 from pnml.pytorch.export import OUTPUTS, GuardGraph
 from pnml.pytorch.layers import COUNT
 

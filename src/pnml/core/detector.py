@@ -6,9 +6,7 @@ import logging
 import warnings
 from typing import TYPE_CHECKING, Any
 
-import array_api_compat as compat
-
-from pnml.backend.arrays import Array, DeviceConstants, detached, is_recorded, namespace, precision, to_compute
+from pnml.backend.arrays import Array, DeviceConstants, detached, namespace, to_compute
 from pnml.backend.rows import by_chunk, check_finite, check_shape, wide_dtype
 from pnml.backend.state import load_state, save_state
 from pnml.core import detector_state
@@ -16,12 +14,13 @@ from pnml.core.batch import Batch
 from pnml.core.calibration import Threshold, calibrate
 from pnml.core.correlation import Correlation
 from pnml.core.depth import fit_geometry
+from pnml.core.float32_scorer import Float32Scorer, multiplies_in_float32
 from pnml.core.last_layer import checked_head, head_digest
 from pnml.core.model import ScoringModel
 from pnml.core.result import Result
 from pnml.core.rows import as_layers, check_features, join_layers
 from pnml.core.scaling import EMBEDDING_SCALES, LABEL_NOISE, EmbeddingScale, balanced_scales
-from pnml.core.scorer import Float32Scorer, Float64Scorer
+from pnml.core.scorer import Float64Scorer
 from pnml.core.subspace import Subspace
 
 if TYPE_CHECKING:
@@ -342,7 +341,7 @@ class Detector:
         exact, fast = self._fitted_scorers
         joined = exact.model.joined  # few rows on a GPU: the calls of float32 and its bound cost more than float64
         few = joined is not None and joined.serves(rows)
-        scorer = fast if fast is not None and not few and _multiplies_in_float32(rows) else exact
+        scorer = fast if fast is not None and not few and multiplies_in_float32(rows) else exact
         regret, trusted = scorer.score(rows, eps)
         if not bool(trusted.all()):
             check_finite(rows)
@@ -377,20 +376,3 @@ class Detector:
 
 def _most_likely(x: Array, weight: Array, bias: Array) -> Array:
     return namespace(x).argmax(x @ weight + bias, axis=-1)
-
-
-def _multiplies_in_float32(rows: Array) -> bool:
-    """Return whether rows came in float32 or less, and products of them are computed in no less than float32."""
-    if precision(rows) < 1e-12:
-        return False
-    if not compat.is_torch_array(rows):
-        return True
-    if is_recorded(rows):
-        return False
-    import torch
-
-    try:
-        full = torch.get_float32_matmul_precision() == "highest"
-    except RuntimeError:  # torch has two ways to set it, and refuses to answer when both were used
-        return False
-    return full and not torch.is_autocast_enabled(rows.device.type)
