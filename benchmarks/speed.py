@@ -30,7 +30,6 @@ from torch import Tensor, nn
 
 import pnml
 from pnml.backend.progress import track
-from pnml.bench import zoo
 from pnml.bench.results import start_run
 from pnml.integrations._import import import_pytorch_ood
 from pnml.metrics import auroc
@@ -127,35 +126,6 @@ def measure_batch(batch: int, fitted: tuple[Any, pnml.Guard], *, rounds: int, se
     }
 
 
-def measure_network(name: str, batch: int) -> dict[str, Any]:
-    """Time a network's forward pass, and what guarding adds to it, timed alone: passes vary by more than that."""
-    network = zoo.create(name, num_classes=10).eval()
-    images = torch.rand(batch, 3, 32, 32)
-    body = Body(network.head.weight.detach(), network.head.bias.detach(), len(list(network.modules())))
-    width = network.head.in_features
-    guard = pnml.guard(body.eval()).fit([embeddings(5000, width, seed=0)], progress=False)
-    guard.calibrate([embeddings(1000, width, seed=2)], progress=False)
-    x = embeddings(batch, width, seed=1)
-
-    def run(model: nn.Module, inputs: Tensor) -> None:
-        with torch.no_grad():
-            model(inputs)
-
-    taken = race(
-        {"network": lambda: run(network, images), "body": lambda: run(body, x), "guard": lambda: read(guard(x))},
-        rounds=5,
-        seconds=0.05,
-    )
-    added, passes = np.subtract(taken["guard"], taken["body"]), np.array(taken["network"])
-    return {
-        "network": name,
-        "batch": batch,
-        "pass_milliseconds": 1e3 * float(np.median(passes)),
-        "added_milliseconds": 1e3 * float(np.median(added)),
-        "added_percent": 100 * float(np.median(added / passes)),
-    }
-
-
 def real_accuracy(path: Path) -> dict[str, Any]:
     """Compare float32 with float64 on the embeddings of a real network: the largest change of AUROC, in points."""
     arrays = load_file(path)
@@ -196,11 +166,6 @@ def table(record: dict[str, Any]) -> str:
     ready = shown(record["fit, ready to score"])
     lines += ["", f"Fit, the sum: {shown(record['fit'])}, aim {AIMS['fit']}; decomposed and ready to score: {ready}."]
     lines += ["The peer decomposes when it fits.", ""]
-    lines += [
-        f"Guarding {one['network']} at batch {one['batch']} adds {one['added_milliseconds']:.2f} ms to a pass of "
-        f"{one['pass_milliseconds']:,.0f} ms: {one['added_percent']:.2f} %."
-        for one in record["networks"]
-    ]
     if record["real"]:
         lines += [
             "",
@@ -245,7 +210,6 @@ def main() -> None:
         scoring = [
             measure_batch(batch, (peer, guard), rounds=rounds, seconds=seconds) for batch in track(BATCHES, "batches")
         ]
-        networks = [] if options.quick else [measure_network("densenet-bc-100", 128), measure_network("resnet-34", 128)]
         real = [real_accuracy(path) for path in sorted(options.real.glob("*.safetensors"))] if options.real else []
     record = {
         "run": asdict(run),
@@ -256,7 +220,6 @@ def main() -> None:
         "fit": ratio(fits["peer"], fits["fit"]),
         "fit, ready to score": ratio(fits["peer"], fits["ready"]),
         "scoring": scoring,
-        "networks": networks,
         "real": real,
     }
     print(table(record))
