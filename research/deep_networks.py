@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import traceback
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ from image_networks import (
     convolution,
     create,
     mlp,
+    vgg,
 )
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -170,25 +172,13 @@ def no_batch_norm() -> nn.Module:
     return nn.Sequential(*layers, nn.GroupNorm(8, inputs), nn.SiLU(), Mean(2, 3))
 
 
-def narrow_vgg() -> nn.Module:
-    """VGG-13 with half its channels."""
-    layers: list[nn.Module] = []
-    inputs = 3
-    for width in (32, 64, 128, 256, 256):
-        for _ in range(2):
-            layers += [*convolution(inputs, width, 3), nn.ReLU(inplace=True)]
-            inputs = width
-        layers.append(nn.MaxPool2d(2))
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(256, 256), nn.ReLU(inplace=True), nn.Dropout(0.5))
-
-
 BODIES |= {
     "cct": (compact_transformer, 192),
     "gru": (Recurrent, 256),
     "gmlp": (gated_mlp, 192),
     "inception": (inception, 256),
     "groupnorm": (no_batch_norm, 256),
-    "narrow-vgg": (narrow_vgg, 256),
+    "narrow-vgg": (partial(vgg, (32, 64, 128, 256, 256)), 256),
 }
 for _name in ("resnet-smooth", "resnet-mixup", "resnet"):
     ZOO[_name] = lambda classes: ResNetCifar(classes, blocks=(2, 2, 2, 2), width=32)

@@ -130,16 +130,16 @@ def vit(width: int = 192, depth: int = 9, heads: int = 3) -> nn.Module:
     return nn.Sequential(*layers, Mean(1), nn.LayerNorm(width))
 
 
-def vgg() -> nn.Module:
+def vgg(widths: tuple[int, ...] = (64, 128, 256, 512, 512)) -> nn.Module:
     """VGG-13: no shortcuts, no average; a fully connected ReLU layer with dropout makes the embeddings."""
     layers: list[nn.Module] = []
     inputs = 3
-    for width in (64, 128, 256, 512, 512):
+    for width in widths:
         for _ in range(2):
             layers += [*convolution(inputs, width, 3), nn.ReLU(inplace=True)]
             inputs = width
         layers.append(nn.MaxPool2d(2))
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(512, 512), nn.ReLU(inplace=True), nn.Dropout(0.5))
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(inputs, inputs), nn.ReLU(inplace=True), nn.Dropout(0.5))
 
 
 def convmixer(width: int = 256, depth: int = 8, kernel: int = 5) -> nn.Module:
