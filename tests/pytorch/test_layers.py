@@ -169,3 +169,51 @@ def test_the_embedding_is_no_layer_also_if_it_still_has_pixels() -> None:
         nn.Conv2d(3, 6, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.GroupNorm(2, 6), nn.Flatten(), nn.Linear(6, 2)
     )
     assert [layer.name for layer in find_layers(model, (images(4),), head="5")] == ["1"]
+
+
+class _Padded(nn.Module):
+    """A classifier of token sequences that knows padding, token 0, by itself and hides it from its encoder."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(20, 8)
+        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 3)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        padding = tokens == 0
+        x = self.encoder(self.embed(tokens), src_key_padding_mask=padding)
+        logits: Tensor = self.head(x.masked_fill(padding[:, :, None], 0).sum(dim=1))
+        return logits
+
+
+def test_layers_of_an_encoder_that_would_pass_nested_tensors_are_watched() -> None:
+    torch.manual_seed(0)
+    model = _Padded().eval()
+    tokens = torch.randint(1, 20, (6, 9))
+    tokens[:3, 5:] = 0
+    layers = find_layers(model, (tokens,), head="head", named=["encoder.layers.0", "encoder.layers.1"])
+    with torch.no_grad(), record_layers(model, layers, {}) as rows:
+        model(tokens)
+    assert [None if x is None else tuple(x.shape) for x in rows] == [(6, 16), (6, 16)]
+    assert torch.backends.mha.get_fastpath_enabled()
+
+
+@pytest.mark.parametrize(("watched", "stays_fused"), [("1", True), ("1.linear1", False)])
+def test_attention_stays_fused_unless_parts_of_it_are_watched(watched: str, *, stays_fused: bool) -> None:
+    class Asks(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            fused.append(torch.backends.mha.get_fastpath_enabled())
+            return x.mean(dim=1)
+
+    fused: list[bool] = []
+    encoder = [nn.TransformerEncoderLayer(8, 2, 16, batch_first=True) for _ in range(2)]
+    model = nn.Sequential(*encoder, Asks(), nn.Linear(8, 3)).eval()
+    x = torch.randn(5, 4, 8, generator=torch.Generator().manual_seed(0))
+    layers = find_layers(model, (x,), head="3", named=[watched])
+    fused.clear()
+    with torch.no_grad(), record_layers(model, layers, {}) as rows:
+        model(x)
+    assert fused == [stays_fused]
+    assert rows[0] is not None
