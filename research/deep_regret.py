@@ -26,6 +26,7 @@ from pnml.bench.model_under_test import full_precision
 from pnml.metrics import evaluate
 
 if TYPE_CHECKING:
+    from pnml.bench.zoo import Network
     from pnml.pytorch.guard import Guard
 
 NEAR = {"cifar10": "cifar100", "cifar100": "cifar10", "cifar10-even": "cifar10-odd"}
@@ -38,6 +39,13 @@ def ood_sets(ind: str) -> dict[str, str]:
     near = {NEAR[ind]: "near"} if ind in NEAR else {}
     others = ("cifar10", "cifar100") if ind == "svhn" else ("svhn",)
     return near | dict.fromkeys((*others, *FAR), "far")
+
+
+def open_network(name: str, device: torch.device) -> tuple[Network, str]:
+    """Return a network of ``deep_networks.py`` or of the zoo, and the name of its training set."""
+    path = Path(name)
+    network = read(path) if path.stem.count("_") == 2 else zoo.load(name)  # the former have a seed
+    return network.to(device).eval(), path.stem.split("_")[1]
 
 
 class Images:
@@ -63,9 +71,7 @@ class Images:
 def measure(name: str, device: torch.device, limit: int | None, ood_limit: int | None) -> dict[str, Any]:
     """Return the AUROC and TNR of every method on every set of one network."""
     began = perf_counter()
-    path = Path(name)
-    network = (read(path) if path.exists() else zoo.load(name)).to(device).eval()
-    ind = path.stem.split("_")[1]
+    network, ind = open_network(name, device)
     guard = pnml.guard(network)
     images = Images(guard, network, device, limit)
     train, labels = images.rows(ind, "train")
@@ -93,7 +99,7 @@ def measure(name: str, device: torch.device, limit: int | None, ood_limit: int |
                 found[method][ood] = [round(float(metrics.auroc), 3), round(float(metrics.tnr_at_tpr95), 3)]
     accuracy = 100 * float((test.logits.argmax(dim=1) == truth).float().mean())
     return {
-        "network": path.stem,
+        "network": Path(name).stem,
         "ind": ind,
         "accuracy": round(accuracy, 2),
         "layers": list(guard.layers),

@@ -99,6 +99,16 @@ def frozen(record: dict[str, dict[str, list[float]]]) -> str:
     return grid(heads, rows)
 
 
+def few_rows(networks: dict[str, dict[str, dict[str, float]]]) -> str:
+    counts = [count for count in next(iter(networks.values())) if count != "msp"]
+    rows = [
+        [name.replace("_", ", "), shown(found["msp"]["any"])]
+        + [f"{shown(found[count]['pnml'])} / {shown(found[count]['pnml-last'])}" for count in counts]
+        for name, found in networks.items()
+    ]
+    return grid(["network", "MSP", *(f"{int(count):,}" for count in counts)], rows)
+
+
 def grid(heads: list[str], rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in (heads, ["---"] * len(heads), *rows)) + "\n"
 
@@ -112,6 +122,7 @@ def main() -> None:
     replace_table(PAGE, "confirm networks", each_network(confirm))
     replace_table(PAGE, "choose networks", each_network(choose))
     replace_table(PAGE, "frozen", frozen(record["frozen"]))
+    replace_table(PAGE, "few rows", few_rows(record["few_rows"]["networks"]))
 
 
 if __name__ == "__main__":

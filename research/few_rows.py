@@ -1,7 +1,7 @@
-"""Fit on few training rows: ``python research/few_rows.py NETWORKS --out OUT``, networks as for ``deep_regret.py``.
+"""Fit on few training rows: ``python research/few_rows.py NETWORKS``, networks as for ``deep_regret.py``.
 
 Every detector is fitted on the same random training images, 100 to 10,000 of them, and scored on 1,000 test images and
-400 of each OOD set. Prints the mean AUROC over the sets and writes it as JSON.
+400 of each OOD set. The mean AUROC over the sets is put into deep-regret.json.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 import torch
-from deep_networks import read
-from deep_regret import Images, ood_sets
+from deep_regret import Images, ood_sets, open_network
+from records import write_record
 
 import pnml
-from pnml.bench import zoo
+from pnml.bench.environment import git_state
 from pnml.metrics import auroc
 
 if TYPE_CHECKING:
@@ -26,14 +26,13 @@ if TYPE_CHECKING:
     from peers import Rows
     from torch import Tensor
 
+RECORD = Path(__file__).parent / "deep-regret.json"
 COUNTS = (100, 200, 500, 1000, 3000, 10_000)
 
 
 def measure(name: str, device: torch.device) -> dict[str, dict[str, float]]:
     """Return the mean AUROC of every method for every number of rows."""
-    path = Path(name)
-    network = (read(path) if path.exists() else zoo.load(name)).to(device).eval()
-    ind = path.stem.split("_")[1]
+    network, ind = open_network(name, device)
     guard = pnml.guard(network)
     images = Images(guard, network, device, None)
     train, _ = images.rows(ind, "train", max(COUNTS))
@@ -60,14 +59,15 @@ def measure(name: str, device: torch.device) -> dict[str, dict[str, float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("networks", nargs="+", help="files of deep_networks.py, or names of the zoo")
-    parser.add_argument("--out", type=Path, required=True, help="the JSON to write")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()
-    record = {}
+    commit, dirty = git_state()
+    found = {}
     for name in args.networks:
-        record[Path(name).stem] = measure(name, torch.device(args.device))
-        print(Path(name).stem, record[Path(name).stem], flush=True)
-    args.out.write_text(json.dumps(record) + "\n", encoding="utf-8")
+        found[Path(name).stem] = measure(name, torch.device(args.device))
+        print(Path(name).stem, found[Path(name).stem], flush=True)
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    write_record(RECORD, record | {"few_rows": {"commit": commit, "dirty": dirty, "networks": found}})
 
 
 if __name__ == "__main__":
