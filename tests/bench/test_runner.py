@@ -86,16 +86,20 @@ def test_a_result_records_how_it_was_measured(small_world: Path) -> None:
     assert "no more images than" in result.settings["notes"]["train"]
 
 
-def test_every_set_goes_through_a_network_once_for_all_methods(
-    small_world: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    passes: Counter[str] = Counter()
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Count the passes over image sets, by their description."""
+    counted: Counter[str] = Counter()
 
     def show(batches: Iterable[Tensor], what: str, count: int) -> Iterable[Tensor]:
-        passes[what] += 1
+        counted[what] += 1
         return batches
 
     monkeypatch.setattr(model_under_test, "_show", show)
+    return counted
+
+
+def test_every_set_goes_through_a_network_once_for_all_methods(small_world: Path, passes: Counter[str]) -> None:
     done = run(cells("svhn,uniform", "all"), Options(out=small_world, limit=20))
     assert [result.status for result in done.results] == ["run"] * 10
     twice = {"cifar10 train: embedding", "cifar10 test: embedding", "svhn test: embedding", "uniform test: embedding"}
@@ -105,16 +109,7 @@ def test_every_set_goes_through_a_network_once_for_all_methods(
     assert done.seconds["regret"] > 0
 
 
-def test_features_of_earlier_layers_are_computed_in_the_same_pass(
-    small_world: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    passes: Counter[str] = Counter()
-
-    def show(batches: Iterable[Tensor], what: str, count: int) -> Iterable[Tensor]:
-        passes[what] += 1
-        return batches
-
-    monkeypatch.setattr(model_under_test, "_show", show)
+def test_features_of_earlier_layers_are_computed_in_the_same_pass(small_world: Path, passes: Counter[str]) -> None:
     done = run(cells("svhn", "baseline,layers"), Options(out=small_world))
     found = {result.method: result for result in done.results}
     assert set(found) == {"baseline", *GROUPS["layers"]}
