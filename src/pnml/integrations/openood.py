@@ -15,7 +15,8 @@ from pnml.backend.progress import track
 from pnml.core.detector import Detector
 from pnml.core.last_layer import checked_head, head_digest
 from pnml.integrations._fit import fit_batches
-from pnml.pytorch.guard import Guard, device_of
+from pnml.pytorch.batches import device_of
+from pnml.pytorch.guard import Guard
 from pnml.pytorch.head import arrays_of, linear_layers, unwrapped
 
 if TYPE_CHECKING:

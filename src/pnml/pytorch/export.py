@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from pnml.backend.extras import require
 from pnml.backend.files import atomic_path
 from pnml.core.scorer import compute_terms
-from pnml.pytorch.guard import device_of, inputs_of
+from pnml.pytorch.batches import device_of, inputs_of
 
 if TYPE_CHECKING:
     import os
@@ -93,7 +93,7 @@ def export_onnx(guard: Guard, example: Any, path: str | os.PathLike[str]) -> Pat
     """
     for module in ("onnx", "onnxscript"):
         require(module, extra="onnx", what="pnml.export_onnx")
-    args, kwargs = inputs_of(example, device_of(guard.model))
+    args, kwargs = inputs_of(example, guard.model, guard.inputs)
     if guard.found_layers is None:
         with guard.eval_no_grad():
             guard.find(args, kwargs)

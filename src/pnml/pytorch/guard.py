@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from pnml.backend.progress import track
 from pnml.core.detector import Detector
 from pnml.core.last_layer import head_digest
+from pnml.pytorch.batches import as_loader, inputs_of, sample_count
 from pnml.pytorch.distributed import gather_over_ranks, is_first_rank
 from pnml.pytorch.fitting import TrainingPass
 from pnml.pytorch.head import arrays_of, eager, find_head, linear_layers, logits_of, record_calls, unwrapped
@@ -23,9 +24,8 @@ if TYPE_CHECKING:
     from pnml.core.calibration import Threshold
     from pnml.core.result import Result
     from pnml.core.scaling import EmbeddingScale
+    from pnml.pytorch.batches import ChooseInputs
     from pnml.pytorch.layers import Layer
-
-_LABELS = ("labels", "label", "targets", "target", "y")
 
 
 class Outputs(NamedTuple):
@@ -48,6 +48,7 @@ def guard(
     head: str | None = None,
     layers: str | Sequence[str] = "auto",
     embedding_scale: EmbeddingScale = "auto",
+    inputs: ChooseInputs | None = None,
 ) -> Guard:
     """Return a guard around a trained classifier; see :class:`Guard` for the arguments.
 
@@ -57,7 +58,7 @@ def guard(
     >>> guarded(images).regret.shape
     torch.Size([64])
     """
-    return Guard(model, head=head, layers=layers, embedding_scale=embedding_scale)
+    return Guard(model, head=head, layers=layers, embedding_scale=embedding_scale, inputs=inputs)
 
 
 class Guard(nn.Module):
@@ -77,6 +78,9 @@ class Guard(nn.Module):
             watch; "last" watches the embeddings alone; names of modules are your own choice. ``embedding_scale``
             "paper" and "natural" are for embeddings alone.
         embedding_scale: see :class:`~pnml.Detector`.
+        inputs: returns the model's inputs of what a loader yields, ``inputs(batch)``: a tensor, a tuple of positional
+            arguments, a dict of keyword arguments, or a pair of both. By default the signature of the model's
+            ``forward`` decides (:func:`pnml.pytorch.batches.inputs_of`).
 
     Attributes:
         detector: the fitted :class:`~pnml.Detector`, None before :meth:`fit` or :meth:`load`.
@@ -90,9 +94,11 @@ class Guard(nn.Module):
         head: str | None = None,
         layers: str | Sequence[str] = "auto",
         embedding_scale: EmbeddingScale = "auto",
+        inputs: ChooseInputs | None = None,
     ) -> None:
         super().__init__()
         self.model = model
+        self.inputs = inputs
         self.embedding_scale: EmbeddingScale = embedding_scale
         self.detector: Detector | None = None
         self.head_name = head
@@ -147,8 +153,9 @@ class Guard(nn.Module):
         """Learn the training set's embeddings and features in one streaming pass, in O(ΣM²) memory.
 
         Args:
-            loader: yields tensors, (input, label) tuples, or dicts that go to the model as keyword arguments, labels
-                left out. Under ``torch.distributed`` each rank passes its own share and all end with the same detector.
+            loader: yields tensors, tuples of the model's inputs and a label, or dicts that go to the model as keyword
+                arguments, labels left out; or a Dataset. Under ``torch.distributed`` each rank passes its own share
+                and all end with the same detector.
             progress: show a progress bar on stderr.
         """
         before, self.found_layers = self.found_layers, None
@@ -242,14 +249,16 @@ class Guard(nn.Module):
         progress: bool,
     ) -> None:
         """Call ``consume`` with the arguments of the model for every batch of a loader; an error names the batch."""
-        if isinstance(loader, Tensor):
-            raise TypeError(f"expected a loader of batches, got a tensor of shape {tuple(loader.shape)}: wrap it, [x]")
-        device = device_of(self.model)
+        loader = as_loader(loader)
+        found = False
         with self.eval_no_grad(), closing(track(loader, what, shown=progress and is_first_rank())) as batches:
             for number, batch in enumerate(batches):
-                args, kwargs = inputs_of(batch, device)
-                if number == 0:
+                args, kwargs = inputs_of(batch, self.model, self.inputs)
+                if sample_count(args, kwargs) == 0:
+                    continue
+                if not found:
                     self.find(args, kwargs)
+                    found = True
                 try:
                     consume(args, kwargs)
                 except ValueError as error:
@@ -310,23 +319,3 @@ def _training_modules(model: nn.Module) -> list[nn.Module]:
             found.append(module)
         modules.extend(child for child in module._modules.values() if child is not None)  # noqa: SLF001
     return found
-
-
-def device_of(model: nn.Module) -> torch.device:
-    """Return the device of a model's first parameter, where its inputs go."""
-    return next((p.device for p in model.parameters()), torch.device("cpu"))
-
-
-def inputs_of(batch: Any, device: torch.device) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Split what a loader yields into the model's positional and keyword arguments, on the model's device."""
-    if isinstance(batch, (tuple, list)) and batch:
-        return inputs_of(batch[0], device)
-    if isinstance(batch, Tensor):
-        return (batch.to(device, non_blocking=True),), {}
-    if hasattr(batch, "keys"):
-        kept = {key: batch[key] for key in batch.keys() if key not in _LABELS}  # noqa: SIM118 - mappings of any kind
-        return (), {key: v.to(device, non_blocking=True) if isinstance(v, Tensor) else v for key, v in kept.items()}
-    raise TypeError(
-        f"the loader yielded {type(batch).__name__}: expected a tensor, an (input, label) tuple, or a dict of keyword "
-        "arguments"
-    )

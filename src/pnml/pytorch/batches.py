@@ -1,0 +1,201 @@
+"""What a loader yields as the arguments of a model, by the signature of its ``forward``."""
+
+from __future__ import annotations
+
+import math
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+from pnml.pytorch.head import unwrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+    ChooseInputs = Callable[[Any], Any]
+
+DATASET_BATCH = 128
+"""How many samples of a Dataset go through the model at once."""
+
+_LABELS = ("labels", "label", "label_ids", "targets", "target", "y")
+_WAY_OUT = "Say which, pnml.guard(model, inputs=lambda batch: {example}): a tensor, a tuple or a dict of arguments"
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """Return the device of a model's first parameter, where its inputs go."""
+    return next((p.device for p in model.parameters()), torch.device("cpu"))
+
+
+def as_loader(loader: Any) -> Iterable[Any]:
+    """Return a loader as it is, and a loader of a Dataset; raise ``TypeError`` for a batch or a model's input."""
+    if isinstance(loader, Tensor):
+        raise TypeError(f"expected a loader of batches, got a tensor of shape {tuple(loader.shape)}: wrap it, [x]")
+    if hasattr(loader, "keys"):
+        raise TypeError(f"expected a loader of batches, got one batch with {list(loader.keys())}: wrap it, [batch]")
+    if isinstance(loader, Dataset):
+        return DataLoader(loader, batch_size=DATASET_BATCH)
+    return loader  # type: ignore[no-any-return]
+
+
+def inputs_of(batch: Any, model: nn.Module, choose: ChooseInputs | None = None) -> Arguments:
+    """Split what a loader yields into a model's positional and keyword arguments, on the model's device.
+
+    Args:
+        batch: a tensor, a tuple of inputs and a label, or a dict of keyword arguments.
+        model: its ``forward`` says how many entries of a tuple are inputs, and which entries of a dict.
+        choose: returns the inputs of a batch instead: a tensor, a tuple of positional arguments, a dict of keyword
+            arguments, or a pair of both.
+
+    >>> x, y = torch.zeros(4, 2), torch.zeros(4)
+    >>> len(inputs_of((x, x, y), nn.Bilinear(2, 2, 3))[0]), len(inputs_of((x, y), nn.Linear(2, 3))[0])
+    (2, 1)
+    """
+    plain = unwrapped(model)
+    args, kwargs = _split(batch, _Forward.of(plain)) if choose is None else _chosen(choose(batch))
+    device = device_of(model)
+    return tuple(_moved(x, device) for x in args), {name: _moved(x, device) for name, x in kwargs.items()}
+
+
+def sample_count(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
+    """Return how many samples the arguments of a model hold: the length of the first tensor, None if there is none."""
+    first = first_input(args, kwargs)
+    return None if first is None else len(first)
+
+
+def first_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
+    """Return the first tensor among the arguments of a model that has axes."""
+    return next((x for x in (*args, *kwargs.values()) if isinstance(x, Tensor) and x.ndim), None)
+
+
+class _Forward(NamedTuple):
+    """What the ``forward`` of a model takes.
+
+    Attributes:
+        model: the name of its class.
+        required: how many positional arguments it needs.
+        most: how many it takes.
+        names: of the arguments that it takes by name.
+        needed: those of them without a default.
+        any_name: whether it takes others, too.
+    """
+
+    model: str
+    required: int = 0
+    most: float = math.inf
+    names: frozenset[str] = frozenset()
+    needed: frozenset[str] = frozenset()
+    any_name: bool = True
+
+    @classmethod
+    def of(cls, model: nn.Module) -> _Forward:
+        name = type(model).__name__
+        try:
+            parameters = list(signature(model.forward).parameters.values())
+        except (TypeError, ValueError):  # a forward without a signature, in C++ or scripted
+            return cls(name)
+        kinds = [parameter.kind for parameter in parameters]
+        ordered = [p for p in parameters if p.kind in {Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD}]
+        named = [p for p in parameters if p.kind in {Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD}]
+        return cls(
+            name,
+            sum(p.default is Parameter.empty for p in ordered),
+            math.inf if Parameter.VAR_POSITIONAL in kinds else len(ordered),
+            frozenset(p.name for p in named),
+            frozenset(p.name for p in named if p.default is Parameter.empty),
+            Parameter.VAR_KEYWORD in kinds,
+        )
+
+
+def _split(batch: Any, forward: _Forward) -> Arguments:
+    if isinstance(batch, Tensor):
+        return (batch,), {}
+    if hasattr(batch, "keys"):
+        return _by_name(batch, forward)
+    if isinstance(batch, (tuple, list)) and batch:
+        return _by_position(list(batch), forward)
+    raise TypeError(
+        f"the loader yielded {type(batch).__name__}: expected a tensor, a tuple of inputs and a label, or a dict of "
+        f"keyword arguments. {_WAY_OUT.format(example='batch.x')}"
+    )
+
+
+def _by_position(batch: list[Any], forward: _Forward) -> Arguments:
+    """Take as many leading entries as forward needs; what follows must be labels, or have no place in forward."""
+    first, rest = batch[0], batch[1:]
+    if hasattr(first, "keys"):
+        if any(map(_is_wide, rest[:-1])):
+            raise _ambiguous(batch, forward)
+        return _by_name(first, forward)
+    if isinstance(first, (tuple, list)) and first:  # ((a, b), label)
+        if not all(isinstance(x, Tensor) for x in first):
+            return _split(first[0], forward)
+        if len(first) > forward.most:
+            raise _ambiguous(batch, forward)
+        return tuple(first), {}
+    if not isinstance(first, Tensor):
+        return _split(first, forward)
+    taken = max(1, forward.required)
+    if len(batch) < taken:
+        raise ValueError(
+            f"the loader yielded {len(batch)} entries, and {forward.model}.forward needs {taken} inputs: yield them "
+            "all, as a tuple or a dict of keyword arguments"
+        )
+    # Labels, weights and numbers of samples have one axis; what has more may be an input that forward could take.
+    if forward.most > taken and any(map(_is_wide, batch[taken:])):
+        raise _ambiguous(batch, forward)
+    return tuple(batch[:taken]), {}
+
+
+def _by_name(batch: Any, forward: _Forward) -> Arguments:
+    """Take the entries that forward knows; what it does not know must be a label or the like."""
+    kept = {key: batch[key] for key in batch.keys() if key not in _LABELS or key in forward.needed}  # noqa: SIM118
+    known = {key: value for key, value in kept.items() if forward.any_name or key in forward.names}
+    others = {key: value for key, value in kept.items() if key not in known}
+    wide = [key for key, value in others.items() if _is_wide(value)]
+    if known and not wide and forward.needed <= set(known):
+        return (), known
+    inputs = wide or [key for key, value in others.items() if isinstance(value, Tensor)]
+    if not known and len(inputs) == 1 and forward.required <= 1:
+        return _split(others[inputs[0]], forward)
+    takes = ", ".join(sorted(forward.needed or forward.names)[:8]) or "nothing"
+    raise ValueError(
+        f"{forward.model}.forward takes {takes} by name, and the loader yielded a dict with {list(batch.keys())}. "
+        + _WAY_OUT.format(example=f"batch[{next(iter(kept), 'image')!r}]")
+    )
+
+
+def _ambiguous(batch: list[Any], forward: _Forward) -> ValueError:
+    shapes = [str(tuple(x.shape)) if isinstance(x, Tensor) else type(x).__name__ for x in batch]
+    most = "any number of" if forward.most == math.inf else f"up to {forward.most}"
+    return ValueError(
+        f"the loader yielded a tuple of {', '.join(shapes)}, and {forward.model}.forward needs {forward.required} and "
+        f"takes {most} inputs: which entries are they? {_WAY_OUT.format(example=f'batch[:{max(1, len(batch) - 1)}]')}"
+    )
+
+
+def _is_wide(value: Any) -> bool:
+    """Return whether a value may be an input of a model, and is no label: it has more than one axis, or entries."""
+    return (isinstance(value, Tensor) and value.ndim > 1) or hasattr(value, "keys")
+
+
+def _chosen(found: Any) -> Arguments:
+    """Return what a user's function made of a batch as positional and keyword arguments."""
+    if isinstance(found, tuple) and len(found) == 2:
+        args, kwargs = found
+        if isinstance(args, (tuple, list)) and hasattr(kwargs, "keys"):
+            return tuple(args), dict(kwargs)
+    if isinstance(found, (tuple, list)):
+        return tuple(found), {}
+    return ((), dict(found)) if hasattr(found, "keys") else ((found,), {})
+
+
+def _moved(value: Any, device: torch.device) -> Any:
+    if isinstance(value, Tensor):
+        return value.to(device, non_blocking=True)
+    if type(value) in {list, tuple}:
+        return type(value)(_moved(x, device) for x in value)
+    return {key: _moved(x, device) for key, x in value.items()} if type(value) is dict else value
