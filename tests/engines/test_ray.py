@@ -29,6 +29,7 @@ from pnml.engines.jobs import SumJob, row_to_sums
 from pnml.engines.ranges import worker_ranges
 from pnml.engines.ray import SkippedImagesWarning, fit, score, score_samples, sum_samples
 from pnml.io.embeddings import open_embeddings
+from pnml.io.preparation import Preparation
 
 from .files import COVERAGE, FEATURES, embeddings, fitted, head, layer_features, write_folder, write_layers, write_rows
 from .google_store import serving_google
@@ -235,6 +236,7 @@ def test_images_are_scored_by_actors_of_which_one_is_killed(tmp_path: Path) -> N
     assert detector.correlation.count == expected.correlation.count == 326
     assert detector.layer_names == expected.layer_names == guarded.layers
     assert_same_statistic(detector, expected)
+    assert detector.preparation == {**Preparation().record(), "shape": [4, 4]}
     with pytest.warns(SkippedImagesWarning):
         score(folder, guarded, tmp_path / "scores", batch_size=2, progress=False)
     assert table_at(tmp_path / "scores").equals(table_of_one_process(plain, detector))

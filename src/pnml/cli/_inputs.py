@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -15,7 +16,7 @@ from pnml.io.fingerprint import fingerprint_file
 from pnml.io.images import open_images
 from pnml.io.model import load_model
 from pnml.io.paths import PathOrUri, path_or_uri
-from pnml.io.preparation import Preparation
+from pnml.io.preparation_record import PreparationWarning, restore_preparation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,9 +62,14 @@ WeightsOption = Annotated[
         "--weights", help="The model's .safetensors; by default the factory's own weights.", exists=True, dir_okay=False
     ),
 ]
-SizeOption = Annotated[int | None, typer.Option("--size", help="Resize images to this many pixels a side.", min=1)]
-MeanOption = Annotated[str | None, typer.Option("--mean", help="Channel means in [0, 1], as 0.49,0.48,0.45.")]
-StdOption = Annotated[str | None, typer.Option("--std", help="Channel standard deviations, as 0.25,0.24,0.26.")]
+_KEPT = "A detector keeps it, so only `pnml fit` needs it."
+SizeOption = Annotated[
+    int | None, typer.Option("--size", help=f"Resize images to this many pixels a side. {_KEPT}", min=1)
+]
+MeanOption = Annotated[str | None, typer.Option("--mean", help=f"Channel means in [0, 1], as 0.49,0.48,0.45. {_KEPT}")]
+StdOption = Annotated[
+    str | None, typer.Option("--std", help=f"Channel standard deviations, as 0.25,0.24,0.26. {_KEPT}")
+]
 BatchSizeOption = Annotated[int, typer.Option("--batch-size", help="Images that go through the model at once.", min=1)]
 StrictOption = Annotated[
     bool, typer.Option("--strict", help="Stop at an image that does not decode, instead of skipping it.")
@@ -110,22 +116,32 @@ class Inputs:
         head_layer: str | None = None,
         layers: str | Sequence[str] = "auto",
         embedding_scale: EmbeddingScale = "auto",
+        detector: Path | None = None,
     ) -> EmbeddedImages:
-        """Open the images and their model."""
+        """Open the images and their model; with a ``detector``, its preparation is used where no option says another.
+
+        Options that contradict it are refused when the images are used.
+        """
         if self.images is None or self.model is None:
             raise typer.BadParameter(_EITHER)
-        mean, std = _channels(self.mean, "--mean", 0.0), _channels(self.std, "--std", 1.0)
+        mean, std = _channels(self.mean, "--mean"), _channels(self.std, "--std")
         reader = open_images(self.images)
         model, transform = load_model(self.model, self.weights)
-        if transform is not None and any(given is not None for given in (self.size, self.mean, self.std)):
+        told = any(given is not None for given in (self.size, self.mean, self.std))
+        if transform is not None and told:
             raise typer.BadParameter(f"{self.model} brings its own transform: leave --size, --mean and --std out")
         from pnml.pytorch.guard import Guard
 
+        guard = Guard(model, head=head_layer, layers=layers, embedding_scale=embedding_scale)
+        record = None if detector is None else guard.load(detector).fitted().preparation
+        if detector is not None and record is None and transform is None and not told:
+            message = f"{detector} does not say how images were prepared: give --size, --mean and --std as for its fit"
+            warnings.warn(message, PreparationWarning, stacklevel=2)
         return EmbeddedImages(
             reader,
             self.batch_size,
-            Preparation(self.size, mean, std, transform),
-            Guard(model, head=head_layer, layers=layers, embedding_scale=embedding_scale),
+            restore_preparation(record, size=self.size, mean=mean, std=std, transform=transform),
+            guard,
             self.strict,
             {"factory": self.model, "weights": None if self.weights is None else fingerprint_file(self.weights)},
         )
@@ -135,8 +151,8 @@ class Inputs:
         if self.embeddings is not None:
             detector = Detector.load(path)
             return self.open_embeddings(detector.n_features, detector.layer_names), detector
-        samples = self.open_images()
-        return samples, samples.guard.load(path).fitted()
+        samples = self.open_images(detector=path)
+        return samples, samples.guard.fitted()
 
 
 def check_engine(engine: Engine, cpus: int | None) -> None:
@@ -155,9 +171,9 @@ def list_skipped(skipped: Sequence[str], samples: Samples) -> None:
         typer.echo(f"  {name}", err=True)
 
 
-def _channels(text: str | None, option: str, default: float) -> tuple[float, ...]:
+def _channels(text: str | None, option: str) -> tuple[float, ...] | None:
     if text is None:
-        return (default,)
+        return None
     try:
         values = tuple(float(part) for part in text.split(","))
     except ValueError:

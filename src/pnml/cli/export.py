@@ -9,6 +9,7 @@ from rich.console import Console
 from pnml.cli._errors import user_errors
 from pnml.cli._inputs import DetectorFile, WeightsOption
 from pnml.io.model import load_model
+from pnml.io.preparation_record import Record, describe_preparation, pixels_of
 
 
 @user_errors()
@@ -16,7 +17,14 @@ def export(
     *,
     detector: DetectorFile,
     model: Annotated[str, typer.Option(help="package.module:factory of the model the detector was fitted for.")],
-    example_shape: Annotated[str, typer.Option(help="The shape of one input of the model, as 3,32,32.")],
+    example_shape: Annotated[
+        str | None,
+        typer.Option(
+            help="The shape of one input of the model, as 3,32,32; that of the images the detector was fitted on, if "
+            "left out.",
+            show_default=False,
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(help="The graph to write, an .onnx file.", dir_okay=False)],
     weights: WeightsOption = None,
 ) -> None:
@@ -27,7 +35,7 @@ def export(
 
     Example: `pnml export detector.safetensors --model mine:create --example-shape 3,32,32 --out guarded.onnx`
     """
-    shape = _shape(example_shape)
+    given = None if example_shape is None else _shape(example_shape)
     network, _ = load_model(model, weights)
     import torch
 
@@ -35,6 +43,8 @@ def export(
     from pnml.pytorch.guard import Guard
 
     guard = Guard(network).load(detector)
+    preparation = guard.fitted().preparation
+    shape = _checked_shape(given, preparation)
     out.parent.mkdir(parents=True, exist_ok=True)
     try:
         with Console(stderr=True).status("export"):
@@ -48,6 +58,24 @@ def export(
     typer.echo(f"wrote {out}: input (batch, {', '.join(map(str, shape))}) to logits, probabilities, regret{decision}")
     if threshold is None:
         typer.echo("no threshold is set, so the graph has no p_value and is_ood: pnml calibrate sets one")
+    if preparation is not None:
+        typer.echo(f"its images have to be prepared as the detector's: {describe_preparation(preparation)}")
+
+
+def _checked_shape(given: tuple[int, ...] | None, preparation: Record | None) -> tuple[int, ...]:
+    """Return the shape that was given, or that of the images of the detector; refuse one that contradicts them."""
+    pixels = None if preparation is None else pixels_of(preparation)
+    if pixels is None:
+        if given is None:
+            raise typer.BadParameter("the detector does not know the shape of its inputs", param_hint="--example-shape")
+        return given
+    known = 3, *pixels
+    if given is not None and given != known and preparation is not None and preparation["size"] is not None:
+        raise ValueError(
+            f"the detector was fitted on images of shape {known}, got --example-shape {','.join(map(str, given))}: "
+            "leave it out, or fit again with another --size"
+        )
+    return known if given is None else given
 
 
 def _shape(text: str) -> tuple[int, ...]:

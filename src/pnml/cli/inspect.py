@@ -10,6 +10,7 @@ from pnml.cli._inputs import DetectorFile
 from pnml.cli._spectrum import describe, draw
 from pnml.cli._words import describe_threshold
 from pnml.core.detector import Detector
+from pnml.io.preparation_record import describe_preparation
 from pnml.io.scores import layer_labels
 
 
@@ -31,6 +32,7 @@ def inspect(detector: DetectorFile) -> None:
         "scale": _scale(held),
         "rank": f"{subspace.rank:,} of {subspace.n_features:,}",
         "spectrum": describe(subspace),
+        **({} if held.preparation is None else {"images": describe_preparation(held.preparation)}),
         **_layers(held),
         "threshold": "\n".join(
             ["none: pnml calibrate sets one"] if threshold is None else describe_threshold(threshold)

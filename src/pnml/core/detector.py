@@ -60,6 +60,8 @@ class Detector:
     Attributes:
         threshold: the calibrated :class:`~pnml.core.calibration.Threshold`, None before :meth:`calibrate`.
         layer_names: of the earlier layers whose features are used.
+        preparation: how the inputs of the model are prepared, JSON-able; ``pnml fit --images`` sets it, and ``save``
+            keeps it. None where nobody said.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -77,6 +79,7 @@ class Detector:
         self.embedding_scale = embedding_scale
         self.threshold: Threshold | None = None
         self.layer_names: tuple[str, ...] = ()
+        self.preparation: dict[str, Any] | None = None
         self.correlation = self._empty_correlation()
         self._geometry: Geometry | None = None
         self._subspace: Subspace | None = None
@@ -371,6 +374,7 @@ class Detector:
         state = detector_state.from_state(arrays, info)
         detector.correlation, detector._geometry, detector._subspace = state.correlation, state.geometry, state.subspace
         detector.layer_names, detector._scales, detector.threshold = state.layer_names, state.scales, state.threshold
+        detector.preparation = state.preparation
         return detector
 
 

@@ -36,6 +36,7 @@ class State(NamedTuple):
     layer_names: tuple[str, ...]
     scales: tuple[float, float, float] | None
     threshold: Threshold | None
+    preparation: dict[str, Any] | None
 
 
 def to_state(detector: Detector) -> tuple[Arrays, dict[str, Any]]:
@@ -54,6 +55,8 @@ def to_state(detector: Detector) -> tuple[Arrays, dict[str, Any]]:
         "layer_names": detector.layer_names,
         "threshold": None,
     }
+    if detector.preparation is not None:
+        info["preparation"] = detector.preparation
     if geometry is None:
         arrays |= {"eigenvalues": detector.subspace.eigenvalues, "eigenvectors": detector.subspace.eigenvectors}
     else:
@@ -104,7 +107,8 @@ def from_state(arrays: Arrays, info: dict[str, Any]) -> State:
     if info["threshold"] is not None:
         held = dict(info["threshold"], interval=tuple(info["threshold"]["interval"]))
         threshold = Threshold(**held, scores=arrays["calibration_scores"])
-    return State(correlation, geometry, subspace, tuple(info.get("layer_names", ())), scales, threshold)
+    names, preparation = tuple(info.get("layer_names", ())), info.get("preparation")
+    return State(correlation, geometry, subspace, names, scales, threshold, preparation)
 
 
 def _named(geometry: Geometry) -> list[tuple[str, Scatter]]:

@@ -16,6 +16,7 @@ from pnml.core.detector import Detector
 from pnml.engines.ranges import local_ranges
 from pnml.engines.summary import Summary
 from pnml.io.fingerprint import fingerprint_detector
+from pnml.io.preparation_record import check_preparation
 from pnml.io.scores import ScoreTable, score_writer
 from pnml.io.source import locate_errors
 from pnml.io.store import Part, PartStore
@@ -68,6 +69,7 @@ def calibrate(
     Returns:
         The threshold, and the ids of the images that do not decode.
     """
+    check_preparation(detector.preparation, samples.preparation_record)
     scores: list[NDArray[np.float64]] = []
     skipped: list[str] = []
     for chunk in _read(samples, [(0, samples.count)], "calibrate", progress=progress):
@@ -102,6 +104,7 @@ def score(
         restart: delete the parts of an earlier run instead of resuming it.
         progress: show a progress bar on stderr.
     """
+    check_preparation(detector.preparation, samples.preparation_record)
     write = score_writer(out)
     ranges, folder = local_ranges(samples), out.with_name(f"{out.name}.parts")
     store = PartStore(folder, "npz")
@@ -173,7 +176,7 @@ def finish_fit(samples: Samples, head: Detector | Guard, sums: Sums) -> Fit:
     """Return the detector of the last layer of ``head`` and the statistic of all samples."""
     check_decoded(samples, sums.skipped)
     detector = unfitted(head)
-    detector.layer_names = samples.layer_names
+    detector.layer_names, detector.preparation = samples.layer_names, samples.preparation_record
     return Fit(detector.merge(sums.correlation), sums.skipped)
 
 

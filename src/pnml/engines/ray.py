@@ -29,6 +29,7 @@ from pnml.io.embeddings import EmbeddingFile, open_embeddings
 from pnml.io.images import open_images
 from pnml.io.paths import path_or_uri
 from pnml.io.preparation import Preparation
+from pnml.io.preparation_record import check_preparation, restore_preparation
 from pnml.io.store import PartStore
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def score(
         source: as for :func:`fit`.
         fitted: a fitted :class:`~pnml.Detector` or :class:`~pnml.Guard`.
         out: the folder, a path or a URI; every worker must reach it.
-        preparation: as for :func:`fit`.
+        preparation: that of :func:`fit` when left out; another one is refused.
         batch_size: as for :func:`fit`.
         by_layer: write the leverage of every layer, too, if the detector reads several.
         restart: delete the scores of an earlier run in the folder instead of resuming it.
@@ -112,6 +113,7 @@ def score(
     1000000000
     """
     detector = fitted if isinstance(fitted, Detector) else fitted.fitted()
+    preparation = preparation or restore_preparation(detector.preparation)
     samples = _open(source, fitted, detector.layer_names, preparation, batch_size)
     folder = path_or_uri(str(out))
     summary = score_samples(samples, detector, folder, by_layer=by_layer, restart=restart, cpus=cpus, progress=progress)
@@ -146,6 +148,7 @@ def score_samples(
     progress: bool = True,
 ) -> Summary:
     """Score all samples into a folder of parquet files, one per range; see :func:`score`."""
+    check_preparation(detector.preparation, samples.preparation_record)
     store, ranges = PartStore(out, "parquet"), worker_ranges(samples)
     job = ScoreJob(_portable(samples), detector, store, by_layer)
     summary = Summary()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pnml.io.decode import UndecodableError, read_image
 from pnml.io.source import Chunk, Samples
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from pnml.io.decode import Encoded
     from pnml.io.preparation import Preparation
     from pnml.pytorch.guard import Guard, Outputs
 
@@ -39,6 +41,15 @@ class EmbeddedImages(Samples):
         """The names of the layers that the guard watches; known after the first batch."""
         return self.guard.layers
 
+    @property
+    def preparation_record(self) -> dict[str, Any]:
+        """The processing, with the shape of the first image that decodes where images keep their size."""
+        record = self.preparation.record()
+        if record.get("size", ...) is None:
+            images = (image for _, batch in self.reader.read(0, self.chunk_rows) for image in batch)
+            record["shape"] = next((shape for shape in map(_shape_of, images) if shape is not None), None)
+        return record
+
     def chunks(self, start: int = 0) -> Iterator[Chunk]:
         """Yield the embeddings and features of the images from number ``start`` on."""
         first_batch = True
@@ -59,7 +70,7 @@ class EmbeddedImages(Samples):
         """Return what identifies the images, their processing and the model."""
         return {
             "input": self.reader.fingerprint(),
-            "preparation": self.preparation.fingerprint(),
+            "preparation": self.preparation.record(),
             "model": self.model,
             "strict": self.strict,
         }
@@ -85,3 +96,11 @@ class EmbeddedImages(Samples):
             raise
         except (RuntimeError, TypeError, ValueError) as error:
             raise ValueError(f"the model fails on a batch of shape {tuple(batch.shape)}: {error}") from error
+
+
+def _shape_of(encoded: Encoded) -> list[int] | None:
+    """Return height and width of an image; None where it does not decode."""
+    try:
+        return list(read_image(encoded).shape[:2])
+    except UndecodableError:
+        return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -34,9 +35,17 @@ class Preparation:
     std: tuple[float, ...] = (1.0,)
     transform: Callable[[Any], torch.Tensor] | None = None
 
-    def fingerprint(self) -> dict[str, Any]:
-        """Return what identifies the processing; of a transform, only whether there is one."""
-        return {"size": self.size, "mean": list(self.mean), "std": list(self.std), "transform": bool(self.transform)}
+    def record(self) -> dict[str, Any]:
+        """Return what identifies the processing, JSON-able; see :mod:`pnml.io.preparation_record`."""
+        if self.transform is not None:
+            return {"channels": "RGB", "transform": _text_of(self.transform)}
+        return {
+            "channels": "RGB",
+            "resize": "bilinear, antialiased",
+            "size": self.size,
+            "mean": list(self.mean),
+            "std": list(self.std),
+        }
 
     def decode(self, encoded: Sequence[Encoded], *, strict: bool) -> list[torch.Tensor | None]:
         """Decode and prepare images in threads; one that does not decode is None, or raises with ``strict``.
@@ -81,3 +90,15 @@ class Preparation:
                 f"the factory's transform returned {type(tensor).__name__}: expected a tensor (channels, height, width)"
             )
         return tensor
+
+
+def _text_of(transform: Callable[[Any], Any]) -> str:
+    """Return a text that is the same in another process: the name of a function, or the repr without addresses.
+
+    >>> _text_of(sorted), _text_of(lambda image: image)
+    ('builtins.sorted', 'pnml.io.preparation.<lambda>')
+    """
+    name = getattr(transform, "__qualname__", None)
+    if name is not None:
+        return f"{transform.__module__}.{name}"
+    return " ".join(re.sub(r" at 0x[0-9a-fA-F]+", "", repr(transform)).split())

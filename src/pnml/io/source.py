@@ -99,6 +99,11 @@ class Samples(ABC):
     def layer_names(self) -> tuple[str, ...]:
         """The names of the earlier layers whose features chunks carry."""
 
+    @property
+    def preparation_record(self) -> dict[str, Any] | None:
+        """How images are prepared for the model, to be kept with a detector; None for embeddings."""
+        return None
+
     @abstractmethod
     def chunks(self, start: int = 0) -> Iterator[Chunk]:
         """Yield the samples from row ``start`` on."""

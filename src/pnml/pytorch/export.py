@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,7 +90,8 @@ def export_onnx(guard: Guard, example: Any, path: str | os.PathLike[str]) -> Pat
 
     Returns:
         The path written. The graph's inputs are named as the model's keyword arguments, or ``input``; its outputs
-        ``logits``, ``probabilities``, ``regret``, ``p_value`` and ``is_ood``.
+        ``logits``, ``probabilities``, ``regret``, ``p_value`` and ``is_ood``. How its images have to be prepared, if
+        the detector knows, is in the graph's metadata as ``pnml.preparation``.
     """
     for module in ("onnx", "onnxscript"):
         require(module, extra="onnx", what="pnml.export_onnx")
@@ -114,6 +116,8 @@ def export_onnx(guard: Guard, example: Any, path: str | os.PathLike[str]) -> Pat
         )
     if onnx_program is None:  # pragma: no cover - torch.onnx returns the program whenever dynamo=True
         raise RuntimeError("torch.onnx.export returned no program")
+    if guard.fitted().preparation is not None:
+        onnx_program.model.metadata_props["pnml.preparation"] = json.dumps(guard.fitted().preparation)
     with atomic_path(path) as partial:
         onnx_program.save(partial, external_data=False)
     return Path(path)

@@ -1,0 +1,121 @@
+"""How images were prepared, as a detector's file keeps it: to prepare others likewise, and to refuse what differs."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pnml.io.preparation import Preparation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Record: TypeAlias = dict[str, Any]
+"""What :meth:`~pnml.io.preparation.Preparation.record` returns; where images keep their size, also the ``shape``
+(height, width) of the first one."""
+
+
+class PreparationWarning(UserWarning):
+    """Images may be prepared in another way than those that a detector was fitted on."""
+
+
+def restore_preparation(
+    record: Record | None,
+    *,
+    size: int | None = None,
+    mean: tuple[float, ...] | None = None,
+    std: tuple[float, ...] | None = None,
+    transform: Callable[[Any], Any] | None = None,
+) -> Preparation:
+    """Return the preparation of a record, with the values that are given instead of those that it holds.
+
+    >>> restore_preparation({"channels": "RGB", "size": 32, "mean": [0.5], "std": [0.2]}, size=64)
+    Preparation(size=64, mean=(0.5,), std=(0.2,), transform=None)
+    """
+    if transform is not None:
+        return Preparation(transform=transform)
+    held = record or {}
+    return Preparation(
+        held.get("size") if size is None else size,
+        tuple(held.get("mean", (0.0,))) if mean is None else mean,
+        tuple(held.get("std", (1.0,))) if std is None else std,
+    )
+
+
+def check_preparation(fitted: Record | None, now: Record | None) -> None:
+    """Raise ``ValueError`` for images prepared in another way than those that a detector was fitted on.
+
+    Warn where images keep their size, and the first one differs in shape from the first of the training set.
+
+    Args:
+        fitted: the record of the detector; None, if it has none, passes.
+        now: the record of the images; None, of embeddings, passes.
+    """
+    if fitted is None or now is None:
+        return
+    _check_transform(fitted.get("transform"), now.get("transform"))
+    for name in ("channels", "resize", "mean", "std"):
+        before, after = (_text(record.get(name)) for record in (fitted, now))
+        if before != after:
+            _refuse(name, before, after)
+    known, pixels = pixels_of(fitted), pixels_of(now)
+    if known is None or pixels is None or known == pixels:
+        return
+    shown, found = ("×".join(map(str, shape)) for shape in (known, pixels))
+    if fitted.get("size") is not None or now.get("size") is not None:
+        _refuse("size", shown, found)
+    message = (
+        f"the first image has {found} pixels (height × width), that of the training set {shown}, and neither is "
+        f"resized: a size makes them alike, as in --size {known[0]}"
+    )
+    warnings.warn(message, PreparationWarning, stacklevel=3)
+
+
+def pixels_of(record: Record) -> tuple[int, int] | None:
+    """Return the height and width of prepared images; None where they are not known.
+
+    >>> pixels_of({"size": 32}), pixels_of({"size": None, "shape": [4, 5]}), pixels_of({"transform": "mine.crop"})
+    ((32, 32), (4, 5), None)
+    """
+    if record.get("size") is not None:
+        return record["size"], record["size"]
+    shape = record.get("shape")
+    return None if shape is None else (shape[0], shape[1])
+
+
+def describe_preparation(record: Record) -> str:
+    """Return a line that says how images are prepared.
+
+    >>> describe_preparation({"channels": "RGB", "size": 32, "mean": [0.5], "std": [0.2, 0.3, 0.2]})
+    'RGB, resized to 32×32 pixels, scaled to [0, 1], mean 0.5, std 0.2,0.3,0.2'
+    """
+    if record.get("transform") is not None:
+        return f"{record['channels']}, then the transform of the model's factory: {record['transform']}"
+    pixels, size = pixels_of(record), record["size"]
+    shape = "" if pixels is None else f" {pixels[0]}×{pixels[1]} pixels"
+    sized = f"not resized, the first has{shape}" if size is None and shape else f"resized to{shape}"
+    values = f"mean {_text(record['mean'])}, std {_text(record['std'])}"
+    return f"{record['channels']}, {sized if shape else 'not resized'}, scaled to [0, 1], {values}"
+
+
+def _check_transform(before: str | None, after: str | None) -> None:
+    if before != after:
+        words = ["no transform of the factory" if name is None else f"the transform {name}" for name in (before, after)]
+        raise ValueError(
+            f"the detector was fitted on images prepared with {words[0]}, got {words[1]}: let the factory return the "
+            "one that the detector was fitted with, or fit again"
+        )
+
+
+def _refuse(name: str, before: str, after: str) -> None:
+    raise ValueError(
+        f"the detector was fitted on images prepared with {name} {before}, got {name} {after}: leave it out to prepare "
+        "images as then, or fit again with it"
+    )
+
+
+def _text(value: Any) -> str:
+    """Return a value as text; numbers of channels as an option takes them, one for all that are the same."""
+    if not isinstance(value, (list, tuple)):
+        return str(value)
+    return ",".join(f"{number:.15g}" for number in (value[:1] if len(set(value)) == 1 else value))
