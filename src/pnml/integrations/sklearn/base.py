@@ -1,0 +1,124 @@
+"""What the estimators have in common: a classifier that is taken apart, and a detector fitted on its last layer."""
+
+from __future__ import annotations
+
+import warnings
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline
+from sklearn.utils import assert_all_finite, get_tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from pnml.core.detector import FewRowsWarning
+from pnml.integrations.sklearn.last_layer import check_probabilities, take_apart, unwrapped
+from pnml.integrations.sklearn.parts import FLOATS, Matrix, ModelParts
+from pnml.integrations.sklearn.weights import checked_weights, fit_arguments, warn_of_few_rows
+
+if TYPE_CHECKING:
+    from pnml.core.calibration import Threshold
+
+
+class RegretEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Fits a classifier and a detector on what enters its last layer, and computes regrets.
+
+    Args:
+        estimator: see :class:`~pnml.PNMLClassifier`.
+    """
+
+    def __init__(self, estimator: Any = None) -> None:
+        self.estimator = estimator
+
+    def calibrate(self, X: Any, *, false_alarm_rate: float = 0.05) -> Threshold:
+        """Set the threshold so that at most ``false_alarm_rate`` of in-distribution rows are flagged; return it.
+
+        Args:
+            X: in-distribution rows that were *not* fitted on, as ``fit`` takes them.
+            false_alarm_rate: the share of fresh in-distribution rows that may be flagged.
+        """
+        regrets = self._regret(X)
+        return self.detector_.set_threshold(regrets, false_alarm_rate=false_alarm_rate)
+
+    def is_ood(self, X: Any) -> Matrix:
+        """Return whether the regret of each row exceeds the threshold of :meth:`calibrate`, shape (n,)."""
+        return np.asarray(self._threshold.is_ood(self._regret(X)))
+
+    def p_value(self, X: Any) -> Matrix:
+        """Return the share of in-distribution rows with a regret as large as that of each row, shape (n,)."""
+        return np.asarray(self._threshold.p_value(self._regret(X)))
+
+    @property
+    def _threshold(self) -> Threshold:
+        check_is_fitted(self)
+        if self.detector_.threshold is None:
+            raise ValueError("no threshold is set: call calibrate(X_held_out, false_alarm_rate=0.05) first")
+        return self.detector_.threshold
+
+    def _fit_model(self, X: Any, y: Any, sample_weight: Any) -> Matrix | None:
+        """Set ``estimator_`` and fit the detector on its last layer; return the checked weights."""
+        if isinstance(unwrapped(self.estimator), Pipeline):
+            vars(self).pop("feature_names_in_", None)
+            weights = checked_weights(sample_weight, X)
+            self.estimator_ = self._fitted_estimator(X, y, weights)
+            for name in ("n_features_in_", "feature_names_in_"):
+                if hasattr(self.estimator_, name):
+                    setattr(self, name, getattr(self.estimator_, name))
+        else:
+            rows = validate_data(self, X, accept_sparse="csr", dtype=FLOATS, ensure_min_samples=1 if y is None else 2)
+            weights = checked_weights(sample_weight, rows)
+            X = X if hasattr(self, "feature_names_in_") else rows  # the estimator learns the names, too
+            self.estimator_ = self._fitted_estimator(X, y, weights)
+        parts = take_apart(self.estimator_)
+        check_probabilities(self.estimator_, parts, X)
+        self._fit_detector(parts, X, weights)
+        return weights
+
+    def _fitted_estimator(self, X: Any, y: Any, weights: Matrix | None) -> Any:
+        """Return a clone of the estimator, fitted; without labels a copy of the estimator, which must be fitted."""
+        model = LogisticRegression() if self.estimator is None else self.estimator
+        if y is not None:
+            y = column_or_1d(y, warn=True)
+            assert_all_finite(y, input_name="y")
+            check_classification_targets(y)
+            if len(classes := np.unique(y)) == 1:
+                raise ValueError(f"expected at least two classes in y, got one class: {classes[0]!r}")
+            return clone(model).fit(X, y, **fit_arguments(model, weights))
+        try:
+            check_is_fitted(model)
+        except NotFittedError as error:
+            raise ValueError(
+                f"this {type(self).__name__} requires y to be passed, but the target y is None, and its estimator, a "
+                f"{type(model).__name__}, is not fitted: call fit(X, y) with class labels, or pass a fitted estimator"
+            ) from error
+        return deepcopy(model)
+
+    def _fit_detector(self, parts: ModelParts, X: Any, weights: Matrix | None) -> None:
+        self._parts = parts
+        self.detector_ = parts.fit_detector(X, weights)
+        if not parts.hidden:
+            count = self.detector_.correlation.count if weights is None else float(weights.sum())
+            warn_of_few_rows(count, self.detector_.n_features)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FewRowsWarning)  # that of the detector suggests an option it has
+            _ = self.detector_.model
+
+    def _rows(self, X: Any) -> Any:
+        """Return rows after checking that the estimator is fitted for them; a pipeline checks its own."""
+        check_is_fitted(self)
+        if self._parts.transformers:
+            return X
+        return validate_data(self, X, reset=False, accept_sparse="csr", dtype=FLOATS)
+
+    def _regret(self, X: Any, *, leave_one_out: bool = False) -> Matrix:
+        rows = self._rows(X)
+        return self._parts.regret(self.detector_, rows, leave_one_out=leave_one_out)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags = get_tags(LogisticRegression() if self.estimator is None else self.estimator).input_tags
+        return tags

@@ -1,0 +1,94 @@
+"""A classifier of scikit-learn with pNML probabilities and a regret for every prediction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from pnml.integrations.sklearn.base import RegretEstimator
+
+if TYPE_CHECKING:
+    from pnml.integrations.sklearn.parts import Matrix
+
+
+class PNMLClassifier(ClassifierMixin, TransformerMixin, RegretEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """A classifier that ends in a linear layer, with pNML probabilities and a regret for every prediction.
+
+    ``fit(X, y)`` fits a clone of ``estimator``, which makes the predictions. ``fit(X)`` takes an estimator that is
+    fitted already, as it is. Rows may be sparse, or whatever a pipeline takes.
+
+    Args:
+        estimator: a classifier with probabilities that ends in a linear layer: ``LogisticRegression`` (the default),
+            ``LogisticRegressionCV``, ``LinearDiscriminantAnalysis``, ``SGDClassifier(loss="log_loss")``,
+            ``MLPClassifier``, or a pipeline or search that ends in one of these. Pass it explicitly to tune it in a
+            search, for example ``estimator__C``.
+
+    Attributes:
+        classes_: the sorted labels, shape (C,).
+        estimator_: the fitted clone, or a copy of the estimator that was fitted already.
+        detector_: the :class:`~pnml.Detector` on what enters the last layer: for a linear model the features, with the
+            constant 1 as last feature if it has an intercept; for an ``MLPClassifier`` its last hidden layer, with the
+            earlier ones as ``features``.
+        n_features_in_: the number of features.
+        feature_names_in_: the names of the features, if the training set had any.
+
+    >>> import numpy as np
+    >>> X = np.array([[0.0, 0.0], [0.2, 0.1], [1.0, 1.1], [0.9, 1.0]])
+    >>> classifier = PNMLClassifier().fit(X, ["low", "low", "high", "high"])
+    >>> classifier.predict([[0.1, 0.1], [-5.0, 9.0]])
+    array(['low', 'high'], dtype='<U4')
+    >>> near, far = classifier.regret([[0.1, 0.1], [-5.0, 9.0]])
+    >>> bool(far > near)
+    True
+    """
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> PNMLClassifier:
+        """Fit the classifier and the detector.
+
+        Args:
+            X: rows, shape (N, M), dense or sparse; whatever the estimator takes if it is a pipeline.
+            y: labels, shape (N,). Leave them out to take an estimator that is fitted already.
+            sample_weight: shape (N,). The estimator gets them, if it is fitted here, and a row of weight w counts as w
+                rows in the leverage.
+        """
+        self._fit_model(X, y, sample_weight)
+        self.classes_ = np.asarray(self.estimator_.classes_)
+        return self
+
+    def predict(self, X: Any) -> Matrix:
+        """Return the labels that the wrapped model predicts, shape (n,); they are also the most probable under q."""
+        check_is_fitted(self)
+        return np.asarray(self.estimator_.predict(X))
+
+    def predict_proba(self, X: Any) -> Matrix:
+        """Return the pNML probabilities q of rows, shape (n, C), columns as in ``classes_``.
+
+        They are those of the wrapped model, made more careful where the training set says little.
+        """
+        rows = self._rows(X)
+        return self._parts.predictive(self.detector_, rows)
+
+    def predict_log_proba(self, X: Any) -> Matrix:
+        """Return log q of rows, shape (n, C); that of a probability that vanishes is finite, about −708."""
+        q = self.predict_proba(X)
+        return np.log(np.maximum(q, np.finfo(q.dtype).tiny))
+
+    def decision_function(self, X: Any) -> Matrix:
+        """Return log q of rows, shape (n, C); for two classes log q₁ − log q₀, shape (n,)."""
+        log_q = self.predict_log_proba(X)
+        return np.asarray(log_q[:, 1] - log_q[:, 0] if len(self.classes_) == 2 else log_q)
+
+    def regret(self, X: Any) -> Matrix:
+        """Return the regret in nats of rows, shape (n,): larger = less trustworthy, at most log C."""
+        return self._regret(X)
+
+    def transform(self, X: Any) -> Matrix:
+        """Return the regret as a column, shape (n, 1), which pipelines and searches pass through."""
+        return self._regret(X)[:, None]
+
+    def get_feature_names_out(self, input_features: Any = None) -> Matrix:  # noqa: ARG002 - scikit-learn passes it
+        """Return the name of the column of :meth:`transform`."""
+        return np.array(["regret"], dtype=object)
