@@ -17,8 +17,9 @@ from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from integrations.rows import genies, iris, with_constant, xtg
 from pnml import Detector, PNMLClassifier, PNMLOutlierDetector
+
+from .rows import genies, iris, with_constant, xtg
 
 Matrix = np.ndarray[Any, Any]
 

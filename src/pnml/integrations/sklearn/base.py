@@ -59,10 +59,11 @@ class RegretEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
             raise ValueError("no threshold is set: call calibrate(X_held_out, false_alarm_rate=0.05) first")
         return self.detector_.threshold
 
-    def _fit_model(self, X: Any, y: Any, sample_weight: Any) -> Matrix | None:
-        """Set ``estimator_`` and fit the detector on its last layer; return the checked weights."""
+    def _fit_estimator(self, X: Any, y: Any, sample_weight: Any) -> tuple[ModelParts, Any, Matrix | None]:
+        """Set ``estimator_`` and return its parts, the rows as it takes them, and the checked weights."""
         if isinstance(unwrapped(self.estimator), Pipeline):
-            vars(self).pop("feature_names_in_", None)
+            if hasattr(self, "feature_names_in_"):  # of an earlier fit
+                del self.feature_names_in_
             weights = checked_weights(sample_weight, X)
             self.estimator_ = self._fitted_estimator(X, y, weights)
             for name in ("n_features_in_", "feature_names_in_"):
@@ -75,8 +76,7 @@ class RegretEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
             self.estimator_ = self._fitted_estimator(X, y, weights)
         parts = take_apart(self.estimator_)
         check_probabilities(self.estimator_, parts, X)
-        self._fit_detector(parts, X, weights)
-        return weights
+        return parts, X, weights
 
     def _fitted_estimator(self, X: Any, y: Any, weights: Matrix | None) -> Any:
         """Return a clone of the estimator, fitted; without labels a copy of the estimator, which must be fitted."""

@@ -54,7 +54,7 @@ class PNMLClassifier(ClassifierMixin, TransformerMixin, RegretEstimator):  # typ
             sample_weight: shape (N,). The estimator gets them, if it is fitted here, and a row of weight w counts as w
                 rows in the leverage.
         """
-        self._fit_model(X, y, sample_weight)
+        self._fit_detector(*self._fit_estimator(X, y, sample_weight))
         self.classes_ = np.asarray(self.estimator_.classes_)
         return self
 
@@ -74,7 +74,7 @@ class PNMLClassifier(ClassifierMixin, TransformerMixin, RegretEstimator):  # typ
     def predict_log_proba(self, X: Any) -> Matrix:
         """Return log q of rows, shape (n, C); that of a probability that vanishes is finite, about −708."""
         q = self.predict_proba(X)
-        return np.log(np.maximum(q, np.finfo(q.dtype).tiny))
+        return np.asarray(np.log(np.maximum(q, np.finfo(q.dtype).tiny)))
 
     def decision_function(self, X: Any) -> Matrix:
         """Return log q of rows, shape (n, C); for two classes log q₁ − log q₀, shape (n,)."""

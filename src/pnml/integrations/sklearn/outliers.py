@@ -10,7 +10,7 @@ from sklearn.base import OutlierMixin
 from sklearn.utils.validation import validate_data
 
 from pnml.integrations.sklearn.base import RegretEstimator
-from pnml.integrations.sklearn.parts import FLOATS, Matrix, ModelParts, check_width
+from pnml.integrations.sklearn.parts import FLOATS, Matrix, ModelParts
 from pnml.integrations.sklearn.weights import checked_weights, weighted_quantile
 
 if TYPE_CHECKING:
@@ -62,11 +62,11 @@ class PNMLOutlierDetector(OutlierMixin, RegretEstimator):  # type: ignore[misc] 
         share = self._checked_contamination()
         if self.estimator is None and y is None:
             rows = validate_data(self, X, accept_sparse="csr", dtype=FLOATS, ensure_min_samples=2)
-            check_width(rows.shape[1] + 1)
+            parts = ModelParts(np.zeros((2, rows.shape[1] + 1)), has_constant=True)
             weights = checked_weights(sample_weight, rows)
-            self._fit_detector(ModelParts(np.zeros((2, rows.shape[1] + 1)), has_constant=True), rows, weights)
         else:
-            weights = self._fit_model(X, y, sample_weight)
+            parts, rows, weights = self._fit_estimator(X, y, sample_weight)
+        self._fit_detector(parts, rows, weights)
         regrets = self._regret(X, leave_one_out=self.contamination == "auto")
         self.offset_ = weighted_quantile(-regrets.astype(np.float64), share, weights)
         return self

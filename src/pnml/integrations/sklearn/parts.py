@@ -86,8 +86,13 @@ class ModelParts:
     transformers: tuple[Any, ...] = field(default=())
 
     def __post_init__(self) -> None:
-        for width in (self.weight.shape[1], *(len(layer.bias) for layer in self.hidden)):
-            check_width(width)
+        width = max(self.weight.shape[1], *(len(layer.bias) for layer in self.hidden), 0)
+        if width > MOST_FEATURES:
+            raise ValueError(
+                f"{width} features have a correlation of {width} x {width} numbers, {8e-9 * width**2:.0f} GB: expected "
+                f"at most {MOST_FEATURES}. Reduce them first, with PNMLClassifier around a pipeline such as "
+                "make_pipeline(TfidfVectorizer(), TruncatedSVD(200), LogisticRegression())"
+            )
 
     @property
     def embedding_scale(self) -> EmbeddingScale:
@@ -153,13 +158,3 @@ class ModelParts:
             result = detector(chunk.embeddings, features=chunk.features)
             found.append(theorem.predictive(theorem.log_softmax(result.logits), result.xtg, log=True))
         return np.concatenate(found)
-
-
-def check_width(width: int) -> None:
-    """Raise ``ValueError`` for a layer of so many features that their correlation does not fit."""
-    if width > MOST_FEATURES:
-        raise ValueError(
-            f"{width} features have a correlation of {width} x {width} numbers, {8e-9 * width**2:.0f} GB: expected at "
-            f"most {MOST_FEATURES}. Reduce them first, with PNMLClassifier around a pipeline such as "
-            "make_pipeline(TfidfVectorizer(), TruncatedSVD(200), LogisticRegression())"
-        )

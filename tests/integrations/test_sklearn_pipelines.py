@@ -1,0 +1,123 @@
+"""Pipelines, searches and several threads: the estimators behave as any other of scikit-learn."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from joblib import Parallel, delayed, parallel_config
+from sklearn.base import clone
+from sklearn.datasets import load_iris
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline, make_union
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+from pnml import PNMLClassifier, PNMLOutlierDetector
+
+from .rows import iris, regret_anew
+
+
+def scaled(model: Any) -> Any:
+    return make_pipeline(StandardScaler(), model)
+
+
+def test_around_a_pipeline_and_inside_of_one_regrets_are_the_same() -> None:
+    X, y = load_iris(return_X_y=True)
+    around = PNMLClassifier(scaled(LogisticRegression())).fit(X, y)
+    inside = scaled(PNMLClassifier(LogisticRegression())).fit(X, y)
+    Z = StandardScaler().fit_transform(X)
+    expected = regret_anew(Z, Z, LogisticRegression().fit(Z, y).decision_function(Z))
+    np.testing.assert_allclose(around.regret(X), expected, rtol=1e-6)
+    np.testing.assert_allclose(inside.transform(X)[:, 0], expected, rtol=1e-6)
+    assert (inside[-1].regret(inside[:-1].transform(X)) == inside.transform(X)[:, 0]).all()
+    assert around.n_features_in_ == 4
+
+
+def test_a_fitted_pipeline_is_taken_as_it_is() -> None:
+    X, y = load_iris(return_X_y=True)
+    pipeline = scaled(make_pipeline(FunctionTransformer(), LogisticRegression())).fit(X, y)  # one inside another
+    classifier = PNMLClassifier(pipeline).fit(X)
+    Z = pipeline[0].transform(X)
+    np.testing.assert_allclose(classifier.regret(X), regret_anew(Z, Z, pipeline.decision_function(X)), rtol=1e-6)
+    assert (classifier.predict(X) == pipeline.predict(X)).all()
+
+
+def mean_regret(estimator: Any, X: Any, y: Any) -> float:
+    return -float(estimator.regret(X).mean())
+
+
+@pytest.mark.parametrize("scoring", ["neg_log_loss", "roc_auc_ovr", mean_regret])
+def test_searches_judge_the_estimator_and_pass_the_regret_on(scoring: Any) -> None:
+    X, y = load_iris(return_X_y=True)
+    classifier = PNMLClassifier(scaled(LogisticRegression()))
+    grid = {"estimator__logisticregression__C": [1e-4, 1.0]}
+    search = GridSearchCV(classifier, grid, scoring=scoring, cv=3, error_score="raise").fit(X, y)
+    best = search.best_estimator_
+    assert search.best_params_ == {"estimator__logisticregression__C": best.estimator_[-1].C}
+    assert (search.transform(X)[:, 0] == best.regret(X)).all()
+    assert (search.decision_function(X) == best.decision_function(X)).all()
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def test_searches_of_outlier_detectors_pass_their_scores_on() -> None:
+    X, y = load_iris(return_X_y=True)
+    detector = PNMLOutlierDetector(scaled(LogisticRegression()))
+
+    def auroc(estimator: Any, rows: Any, labels: Any) -> float:
+        known, strange = estimator.score_samples(rows), estimator.score_samples(rows[:, ::-1])
+        return float((known[:, None] > strange).mean())
+
+    search = GridSearchCV(detector, {"estimator__logisticregression__C": [0.1, 10.0]}, scoring=auroc, cv=3).fit(X, y)
+    assert search.best_score_ > 0.9
+    assert (search.score_samples(X) == search.best_estimator_.score_samples(X)).all()
+
+
+def test_clones_parameters_and_pickles() -> None:
+    X, y = load_iris(return_X_y=True)
+    classifier = PNMLClassifier(scaled(LogisticRegression(C=0.5))).fit(X, y)
+    classifier.calibrate(X[::2])
+    again = clone(classifier)
+    assert not hasattr(again, "detector_")
+    assert again.get_params()["estimator__logisticregression__C"] == 0.5
+    changed = again.set_params(estimator__logisticregression__C=5.0).fit(X, y)
+    assert (changed.regret(X) != classifier.regret(X)).any()
+    restored = pickle.loads(pickle.dumps(classifier))  # noqa: S301 - own bytes
+    assert (restored.regret(X) == classifier.regret(X)).all()
+    assert (restored.is_ood(X) == classifier.is_ood(X)).all()
+
+
+def test_the_regret_may_be_a_feature_of_another_model() -> None:
+    X, y = iris()
+    union = make_union(FunctionTransformer(), PNMLClassifier()).fit(X, y)
+    assert (union.transform(X)[:, 4] == PNMLClassifier().fit(X, y).regret(X)).all()
+    assert list(PNMLClassifier().get_feature_names_out()) == ["regret"]
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_log_probabilities_and_decisions_follow_from_probabilities(classes: int) -> None:
+    X, y = iris(classes)
+    names = np.array(["setosa", "versicolor", "virginica"])
+    classifier = PNMLClassifier().fit(X, names[y])
+    q = classifier.predict_proba(X)
+    np.testing.assert_allclose(classifier.predict_log_proba(X), np.log(q), rtol=1e-12)
+    expected = np.log(q[:, 1] / q[:, 0]) if classes == 2 else np.log(q)
+    np.testing.assert_allclose(classifier.decision_function(X), expected, rtol=1e-9, atol=1e-12)
+    decided = classifier.decision_function(X)
+    decided = (decided > 0).astype(int) if classes == 2 else decided.argmax(axis=1)
+    assert (classifier.predict(X) == names[decided]).all()
+    separated = PNMLClassifier(LogisticRegression(C=1e9, max_iter=10_000)).fit(X, y)
+    assert np.isfinite(separated.decision_function(1e4 * X)).all()
+
+
+def test_estimators_work_in_several_threads() -> None:
+    X, y = load_iris(return_X_y=True)
+    classifier = PNMLClassifier(scaled(LogisticRegression()))
+    alone = cross_val_score(classifier, X, y, cv=3)
+    with parallel_config(backend="threading", n_jobs=2):
+        assert (cross_val_score(classifier, X, y, cv=3) == alone).all()
+    classifier.fit(X, y)
+    parts = Parallel(n_jobs=2, prefer="threads")(delayed(classifier.regret)(part) for part in np.array_split(X, 5))
+    np.testing.assert_allclose(np.concatenate(parts), classifier.regret(X), rtol=1e-12)
