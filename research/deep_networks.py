@@ -3,8 +3,9 @@
 ``python research/deep_networks.py confirm --out networks --seeds 0,1,2``
 
 ``choose`` has the networks on which the form of the deep regret is chosen, ``confirm`` those on which it is tested
-(deep-regret.md). Weights are rounded to float16 and written as safetensors, a few megabytes each, so that a later
-default can be scored on the same networks without a GPU. Files that are there already are left alone.
+(deep-regret.md), ``second`` those of its second round. Weights are rounded to float16 and written as safetensors, a few
+megabytes each, so that a later default can be scored on the same networks without a GPU. Files that are there already
+are left alone.
 """
 
 from __future__ import annotations
@@ -212,7 +213,21 @@ CONFIRM = {
     "gmlp_cifar100": Plan(18, 1e-3, weight_decay=0.05, adam=True, cutout=8),
     "groupnorm_cifar100": Plan(12, 1e-3, weight_decay=0.05, adam=True, smoothing=0.1),
 }
-STUDIES = {"choose": CHOOSE, "confirm": CONFIRM}
+SECOND = {
+    "convnext_cifar100": Plan(14, 1e-3, weight_decay=0.05, adam=True),
+    "vit_cifar100": Plan(18, 1e-3, weight_decay=0.05, adam=True, cutout=8),
+    "cct_cifar100": Plan(18, 1e-3, weight_decay=0.05, adam=True),
+    "resnet9_cifar100": Plan(14, 0.2),
+    "gru_cifar100": Plan(12, 1e-3, weight_decay=0.05, adam=True),
+    "mixer_cifar10": Plan(18, 1e-3, weight_decay=0.05, adam=True, cutout=8),
+    "gmlp_cifar10": Plan(18, 1e-3, weight_decay=0.05, adam=True, cutout=8),
+    "narrow-vgg_cifar10": Plan(14, 0.1),
+    "regnet_cifar10": Plan(12, 0.2),
+    "densenet_cifar10": Plan(14, 0.2),
+    "mobile_cifar10": Plan(14, 0.2),
+    "convmixer_svhn": Plan(8, 0.01, weight_decay=0.01, adam=True),
+}
+STUDIES = {"choose": CHOOSE, "confirm": CONFIRM, "second": SECOND}
 
 
 def read(path: Path) -> Network:
