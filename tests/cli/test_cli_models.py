@@ -13,7 +13,7 @@ from torch import nn
 from pnml import Detector, guard
 from pnml.io.model import load_model
 
-from .cli_files import MODEL, MODULE, fails, fitted_on_images, network, pixels_of, run, succeeds, table_of
+from .cli_files import MODEL, MODULE, PREPARED, fails, fitted_on_images, network, pixels_of, run, succeeds, table_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -161,6 +161,23 @@ def test_detector_of_another_head_is_refused(folder: Path) -> None:
         assert "was fitted for another last layer" in fails(*words, *model)
     assert path.read_bytes() == before
     assert not (folder / "scores.csv.parts").exists()
+
+
+def test_detector_of_other_weights_before_the_last_layer_is_refused_unless_told(folder: Path) -> None:
+    path = fitted_on_images(folder)
+    before = path.read_bytes()
+    state = network().state_dict()
+    state["1.weight"] *= 1.01
+    save_file(state, folder / "other.safetensors")
+    model = ("--model", "made_here:create", "--weights", "other.safetensors", "--images", "new", *PREPARED)
+    score, graph = ["score", path, "--out", "scores.csv"], ("--example-shape", "3,4,4", "--out", "graph.onnx")
+    for words in (["calibrate", path, *model], [*score, *model], ["export", path, *model[:4], *graph]):
+        assert "was fitted with other weights than this model has" in fails(*words)
+        assert "--no-check-model" in fails(*words)
+    assert path.read_bytes() == before
+    assert not (folder / "scores.csv.parts").exists()
+    succeeds(*score, *model, "--no-check-model")
+    assert len(table_of(folder / "scores.csv")["regret"]) == 20
 
 
 @pytest.mark.parametrize(

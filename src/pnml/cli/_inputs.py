@@ -74,6 +74,14 @@ BatchSizeOption = Annotated[int, typer.Option("--batch-size", help="Images that 
 StrictOption = Annotated[
     bool, typer.Option("--strict", help="Stop at an image that does not decode, instead of skipping it.")
 ]
+CheckModelOption = Annotated[
+    bool,
+    typer.Option(
+        "--check-model/--no-check-model",
+        help="Refuse a model with other weights than the detector was fitted with; its last layer must be the same in "
+        "any case.",
+    ),
+]
 
 Engine = Literal["plain", "ray"]
 EngineOption = Annotated[
@@ -117,10 +125,13 @@ class Inputs:
         layers: str | Sequence[str] = "auto",
         embedding_scale: EmbeddingScale = "auto",
         detector: Path | None = None,
+        *,
+        check_model: bool = True,
     ) -> EmbeddedImages:
         """Open the images and their model; with a ``detector``, its preparation is used where no option says another.
 
-        Options that contradict it are refused when the images are used.
+        Options that contradict it are refused when the images are used, and with ``check_model`` a model of other weights
+        than the detector was fitted with.
         """
         if self.images is None or self.model is None:
             raise typer.BadParameter(_EITHER)
@@ -133,7 +144,7 @@ class Inputs:
         from pnml.pytorch.guard import Guard
 
         guard = Guard(model, head=head_layer, layers=layers, embedding_scale=embedding_scale)
-        record = None if detector is None else guard.load(detector).fitted().preparation
+        record = None if detector is None else guard.load(detector, check_model=check_model).fitted().preparation
         if detector is not None and record is None and transform is None and not told:
             message = f"{detector} does not say how images were prepared: give --size, --mean and --std as for its fit"
             warnings.warn(message, PreparationWarning, stacklevel=2)
@@ -146,12 +157,12 @@ class Inputs:
             {"factory": self.model, "weights": None if self.weights is None else fingerprint_file(self.weights)},
         )
 
-    def open_with_detector(self, path: Path) -> tuple[Samples, Detector]:
-        """Open the samples and the detector for them, which must be of the last layer of the images' model."""
+    def open_with_detector(self, path: Path, *, check_model: bool = True) -> tuple[Samples, Detector]:
+        """Open the samples and the detector for them, which must have been fitted with the images' model."""
         if self.embeddings is not None:
             detector = Detector.load(path)
             return self.open_embeddings(detector.n_features, detector.layer_names), detector
-        samples = self.open_images(detector=path)
+        samples = self.open_images(detector=path, check_model=check_model)
         return samples, samples.guard.fitted()
 
 

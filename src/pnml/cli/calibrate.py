@@ -32,6 +32,7 @@ def calibrate(
     std: options.StdOption = None,
     batch_size: options.BatchSizeOption = 128,
     strict: options.StrictOption = False,
+    check_model: options.CheckModelOption = True,
 ) -> None:
     """Set the threshold of a detector from in-distribution samples it was not fitted on.
 
@@ -44,7 +45,7 @@ def calibrate(
     if not 0 < false_alarm_rate < 1:
         raise typer.BadParameter(f"{false_alarm_rate} does not lie between 0 and 1", param_hint="--false-alarm-rate")
     inputs = options.Inputs(embeddings, images, model, weights, size, mean, std, batch_size, strict)
-    samples, fitted = inputs.open_with_detector(detector)
+    samples, fitted = inputs.open_with_detector(detector, check_model=check_model)
     threshold, skipped = local.calibrate(
         samples, fitted, false_alarm_rate=false_alarm_rate, leave_one_out=leave_one_out
     )

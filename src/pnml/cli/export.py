@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from pnml.cli._errors import user_errors
-from pnml.cli._inputs import DetectorFile, WeightsOption
+from pnml.cli._inputs import CheckModelOption, DetectorFile, WeightsOption
 from pnml.io.model import load_model
 from pnml.io.preparation_record import Record, describe_preparation, pixels_of
 
@@ -27,6 +27,7 @@ def export(
     ] = None,
     out: Annotated[Path, typer.Option(help="The graph to write, an .onnx file.", dir_okay=False)],
     weights: WeightsOption = None,
+    check_model: CheckModelOption = True,
 ) -> None:
     """Write the model and its detector as one ONNX graph, from prepared images to the decision.
 
@@ -42,7 +43,7 @@ def export(
     from pnml.pytorch.export import export_onnx
     from pnml.pytorch.guard import Guard
 
-    guard = Guard(network).load(detector)
+    guard = Guard(network).load(detector, check_model=check_model)
     preparation = guard.fitted().preparation
     shape = _checked_shape(given, preparation)
     out.parent.mkdir(parents=True, exist_ok=True)

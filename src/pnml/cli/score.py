@@ -36,6 +36,7 @@ def score(
     std: options.StdOption = None,
     batch_size: options.BatchSizeOption = 128,
     strict: options.StrictOption = False,
+    check_model: options.CheckModelOption = True,
     by_layer: Annotated[
         bool,
         typer.Option("--by-layer", help="Also write the leverage of every layer, for the bars of `pnml report`."),
@@ -62,7 +63,7 @@ def score(
     inputs = options.Inputs(embeddings, images, model, weights, size, mean, std, batch_size, strict)
     if engine == "plain" and (not isinstance(out, Path) or out.is_dir()):
         raise typer.BadParameter(f"{out} is no file of this machine: --engine ray writes folders", param_hint="--out")
-    samples, fitted = inputs.open_with_detector(detector)
+    samples, fitted = inputs.open_with_detector(detector, check_model=check_model)
     if by_layer and not fitted.layer_names:
         raise typer.BadParameter(f"{detector} reads the embedding alone", param_hint="--by-layer")
     if engine == "ray":

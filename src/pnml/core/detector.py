@@ -62,6 +62,7 @@ class Detector:
         layer_names: of the earlier layers whose features are used.
         preparation: how the inputs of the model are prepared, JSON-able; ``pnml fit --images`` sets it, and ``save``
             keeps it. None where nobody said.
+        model_fingerprint: of the weights of the model that was fitted, where a model was; empty otherwise.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -80,6 +81,7 @@ class Detector:
         self.threshold: Threshold | None = None
         self.layer_names: tuple[str, ...] = ()
         self.preparation: dict[str, Any] | None = None
+        self.model_fingerprint: dict[str, str] = {}
         self.correlation = self._empty_correlation()
         self._geometry: Geometry | None = None
         self._subspace: Subspace | None = None
@@ -375,6 +377,7 @@ class Detector:
         detector.correlation, detector._geometry, detector._subspace = state.correlation, state.geometry, state.subspace
         detector.layer_names, detector._scales, detector.threshold = state.layer_names, state.scales, state.threshold
         detector.preparation = state.preparation
+        detector.model_fingerprint = info.get("model_fingerprint", {})
         return detector
 
 

@@ -53,6 +53,7 @@ def to_state(detector: Detector) -> tuple[Arrays, dict[str, Any]]:
         "label_noise": detector.label_noise,
         "head_digest": detector.head_digest,
         "layer_names": detector.layer_names,
+        "model_fingerprint": detector.model_fingerprint,
         "threshold": None,
     }
     if detector.preparation is not None:

@@ -177,6 +177,8 @@ def finish_fit(samples: Samples, head: Detector | Guard, sums: Sums) -> Fit:
     check_decoded(samples, sums.skipped)
     detector = unfitted(head)
     detector.layer_names, detector.preparation = samples.layer_names, samples.preparation_record
+    if not isinstance(head, Detector):
+        detector.model_fingerprint = head.model_fingerprint()
     return Fit(detector.merge(sums.correlation), sums.skipped)
 
 

@@ -47,6 +47,7 @@ class GuardGraph(nn.Module):
             raise ValueError(
                 "the guard was loaded and has not been run yet: call it once with a batch, to see its layers"
             )
+        guard.warn_if_changed()
         self.guard = guard
         self.scoring = detector.model
         self.threshold = detector.threshold

@@ -12,7 +12,9 @@ from pnml.backend.progress import track
 from pnml.core.detector import Detector
 from pnml.core.last_layer import head_digest
 from pnml.pytorch.batches import as_loader, inputs_of, sample_count
+from pnml.pytorch.changes import FittedWeights, refuse_changed, refuse_rounded, relation
 from pnml.pytorch.distributed import gather_over_ranks, is_first_rank
+from pnml.pytorch.fingerprint import fingerprint
 from pnml.pytorch.fitting import TrainingPass
 from pnml.pytorch.head import arrays_of, eager, find_head, linear_layers, logits_of, record_calls, unwrapped
 from pnml.pytorch.layers import LayersNotFoundError, check_layer_names, choose_layers, record_layers
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from pnml.core.result import Result
     from pnml.core.scaling import EmbeddingScale
     from pnml.pytorch.batches import ChooseInputs
+    from pnml.pytorch.fingerprint import Fingerprint
     from pnml.pytorch.layers import Layer
 
 
@@ -103,6 +106,7 @@ class Guard(nn.Module):
         self.detector: Detector | None = None
         self.head_name = head
         self.found_layers: tuple[Layer, ...] | None = None
+        self._weights = FittedWeights()
         self._wanted: str | tuple[str, ...] = layers if isinstance(layers, str) else tuple(layers) or "last"
         linear = linear_layers(self._plain)
         if head is not None and head not in linear:
@@ -163,6 +167,7 @@ class Guard(nn.Module):
             training = TrainingPass(self)
             self._each_batch(loader, training.add, "fit", progress=progress)
             self.detector = training.finish()
+            self.detector.model_fingerprint = self._weights.keep(self.model)
         except BaseException:
             self.found_layers = before
             raise
@@ -185,6 +190,7 @@ class Guard(nn.Module):
             progress: show a progress bar on stderr.
         """
         detector = self.fitted()
+        self.warn_if_changed()
         parts = [torch.empty(0)]
 
         def score(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -200,6 +206,7 @@ class Guard(nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> Result:
         """Run the model on what it takes, and return its logits with regrets, p-values and decisions."""
         detector = self.fitted()
+        self.warn_if_changed(stacklevel=5)
         with self.eval_no_grad():
             logits, embeddings, features = self.run(args, kwargs)
             return detector(embeddings, features=features, logits=logits)
@@ -208,12 +215,20 @@ class Guard(nn.Module):
         """Write the detector to a safetensors file; the model is saved by you, as ever."""
         self.fitted().save(path)
 
-    def load(self, path: str | os.PathLike[str]) -> Guard:
-        """Read a detector written by :meth:`save` for this model; one of another last layer is refused.
+    def load(self, path: str | os.PathLike[str], *, check_model: bool = True) -> Guard:
+        """Read a detector written by :meth:`save` for this model; one fitted with other weights is refused.
 
         Its layers and its ``embedding_scale`` replace those of the guard.
+
+        Args:
+            path: the file.
+            check_model: compare all weights of the model; the last layer has to be the same in any case. Files written
+                before 0.2 know no more than that.
         """
         detector = Detector.load(path)
+        known = relation(detector.model_fingerprint, self.model)
+        if check_model and known == "rounded":
+            raise refuse_rounded(path)
         layers = linear_layers(self._plain)
         names = [self.head_name] if self.head_name else list(layers)
         shaped = [name for name in names if layers[name].weight.shape == detector.weight.shape]
@@ -228,7 +243,10 @@ class Guard(nn.Module):
             raise ValueError(
                 f"{path} fits more than one layer of this model: say which, pnml.guard(model, head=...), of {matches}"
             )
+        if check_model and known == "other":
+            raise refuse_changed(path)
         check_layer_names(self._plain, detector.layer_names)
+        self._weights.keep(self.model, detector.model_fingerprint if known == "same" else None)
         self.head_name, self.detector = matches[0], detector
         self.embedding_scale = detector.embedding_scale
         self._wanted, self.found_layers = detector.layer_names or "last", None
@@ -239,6 +257,15 @@ class Guard(nn.Module):
         if self.detector is None:
             raise ValueError("the guard is not fitted: call fit(train_loader) or load(path) first")
         return self.detector
+
+    def model_fingerprint(self) -> Fingerprint:
+        """Return digests of the weights of the model, by which a detector file knows it."""
+        return fingerprint(self.model)
+
+    def warn_if_changed(self, *, stacklevel: int = 3) -> None:
+        """Warn if the model's weights are not those that the guard was fitted with, once for every change."""
+        if not torch.compiler.is_compiling():
+            self._weights.warn_if_changed(self.model, stacklevel=stacklevel)
 
     def _each_batch(
         self,
