@@ -130,8 +130,8 @@ class Inputs:
     ) -> EmbeddedImages:
         """Open the images and their model; with a ``detector``, its preparation is used where no option says another.
 
-        Options that contradict it are refused when the images are used, and with ``check_model`` a model of other weights
-        than the detector was fitted with.
+        Options that contradict it are refused when the images are used, and with ``check_model`` a model of other
+        weights than the detector was fitted with.
         """
         if self.images is None or self.model is None:
             raise typer.BadParameter(_EITHER)
