@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
-import typer
 from typer.testing import CliRunner, Result
 
 from pnml.bench import zoo
@@ -22,15 +21,13 @@ from pnml.bench.results import Scores
 from pnml.bench.runner import run
 from pnml.bench.saved_scores import load_scores, save_scores
 from pnml.bench.store import ResultStore, load_study
-from pnml.cli.report import report
+from pnml.cli import app
 from pnml.metrics import evaluate
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 DENSENET = "densenet-bc-100"
-app = typer.Typer()
-app.command()(report)
 
 
 def run_keeping_scores(out: Path, ood: str, method: str = "baseline", **how: object) -> Path:
@@ -40,7 +37,7 @@ def run_keeping_scores(out: Path, ood: str, method: str = "baseline", **how: obj
 
 
 def call(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words])
+    return CliRunner().invoke(app, ["report", *(str(word) for word in words)])
 
 
 def test_saved_scores_are_those_of_the_network(small_world: Path) -> None:

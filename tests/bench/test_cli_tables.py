@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -14,14 +13,12 @@ from pnml.bench.render import Format, render
 from pnml.bench.results import Result, Scores
 from pnml.bench.store import ResultStore, load_study
 from pnml.bench.tables import build_tables
+from pnml.cli import app
 from pnml.cli import tables as command
 from pnml.metrics import evaluate
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-app = typer.Typer()
-app.command()(command.tables)
 
 
 @pytest.fixture
@@ -34,20 +31,20 @@ def results(tmp_path: Path) -> Path:
 
 
 def test_prints_markdown_into_a_pipe(results: Path) -> None:
-    found = CliRunner().invoke(app, ["--results", str(results)])
+    found = CliRunner().invoke(app, ["tables", "--results", str(results)])
     assert found.exit_code == 0
     assert found.stdout == render(build_tables(load_study(results)), Format.MARKDOWN)
 
 
 def test_prints_one_table_in_one_format(results: Path) -> None:
-    found = CliRunner().invoke(app, ["--results", str(results), "--format", "csv", "--table", "imagenet30"])
+    found = CliRunner().invoke(app, ["tables", "--results", str(results), "--format", "csv", "--table", "imagenet30"])
     assert found.exit_code == 0
     assert [line.split(",")[0] for line in found.stdout.splitlines()] == ["table", *["imagenet30"] * 16]
 
 
 def test_draws_tables_in_a_terminal(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "Console", lambda: Console(force_terminal=True, width=160))
-    found = CliRunner().invoke(app, ["--results", str(results), "--table", "densenet-auroc"])
+    found = CliRunner().invoke(app, ["tables", "--results", str(results), "--table", "densenet-auroc"])
     assert found.exit_code == 0
     assert "83.3 / 100.0" in found.stdout
     assert "(1) not run: no result" in found.stdout
@@ -56,7 +53,7 @@ def test_draws_tables_in_a_terminal(results: Path, monkeypatch: pytest.MonkeyPat
 
 def test_writes_all_formats(results: Path, tmp_path: Path) -> None:
     out = tmp_path / "a" / "b"
-    found = CliRunner().invoke(app, ["--results", str(results), "--out", str(out)])
+    found = CliRunner().invoke(app, ["tables", "--results", str(results), "--out", str(out)])
     assert found.exit_code == 0
     assert {path.name for path in out.iterdir()} == {"tables.md", "tables.tex", "tables.csv", "tables.html"}
     assert (out / "tables.csv").read_text().count("\n") == 665
@@ -65,14 +62,14 @@ def test_writes_all_formats(results: Path, tmp_path: Path) -> None:
 
 def test_writes_one_format(results: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    found = CliRunner().invoke(app, ["--results", str(results), "--out", str(out), "--format", "latex"])
+    found = CliRunner().invoke(app, ["tables", "--results", str(results), "--out", str(out), "--format", "latex"])
     assert found.exit_code == 0
     assert [path.name for path in out.iterdir()] == ["tables.tex"]
 
 
 def test_results_outside_the_paper_are_counted(results: Path) -> None:
     ResultStore(results).append(Result(model="mine", ind="cifar10", ood="svhn", method="odin", reason="none"))
-    found = CliRunner().invoke(app, ["--results", str(results)])
+    found = CliRunner().invoke(app, ["tables", "--results", str(results)])
     assert "1 of 2 results have no cell in the paper's tables" in found.stderr
 
 
@@ -85,7 +82,7 @@ def test_results_outside_the_paper_are_counted(results: Path) -> None:
     ],
 )
 def test_mistakes_are_explained(results: Path, arguments: list[str], code: int, message: str) -> None:
-    found = CliRunner().invoke(app, ["--results", str(results), *arguments])
+    found = CliRunner().invoke(app, ["tables", "--results", str(results), *arguments])
     assert found.exit_code == code
     assert message in found.stderr
 
@@ -94,19 +91,20 @@ def test_one_study_is_rendered_at_a_time(results: Path) -> None:
     (result,) = load_study(results)
     ResultStore(results).append(replace(result, study="paper-oracle", scores=None, reason="not mine"))
     found = [
-        CliRunner().invoke(app, ["--results", str(results), "--study", name]) for name in ("paper", "paper-oracle")
+        CliRunner().invoke(app, ["tables", "--results", str(results), "--study", name])
+        for name in ("paper", "paper-oracle")
     ]
     assert ["not mine" in one.stdout for one in found] == [False, True]
 
 
 def test_a_damaged_table_is_explained(results: Path) -> None:
     (results / "cells.csv").write_text("{\n")
-    found = CliRunner().invoke(app, ["--results", str(results)])
+    found = CliRunner().invoke(app, ["tables", "--results", str(results)])
     assert found.exit_code == 1
     assert "has the columns {, expected study, model" in found.stderr
 
 
 def test_help_has_an_example() -> None:
-    found = CliRunner().invoke(app, ["--help"])
+    found = CliRunner().invoke(app, ["tables", "--help"])
     assert found.exit_code == 0
     assert "Example: " in found.stdout

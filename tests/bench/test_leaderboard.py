@@ -4,7 +4,6 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import typer
 from typer.testing import CliRunner
 
 from pnml.bench.leaderboard import Board, leaderboard, render_leaderboard
@@ -14,8 +13,7 @@ from pnml.bench.protocol import plan
 from pnml.bench.results import Result, Run, Scores
 from pnml.bench.runner import run
 from pnml.bench.store import ResultStore, load_study
-from pnml.cli.bench import bench
-from pnml.cli.leaderboard import leaderboard as command
+from pnml.cli import app
 from pnml.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -130,21 +128,19 @@ def test_render_leaderboard_returns_markdown() -> None:
     assert lines[-1] == "- she, SVHN: it failed"
 
 
-def call(app: Any, line: str) -> Any:
-    made = typer.Typer()
-    made.command()(app)
-    return CliRunner().invoke(made, line.split())
+def call(line: str) -> Any:
+    return CliRunner().invoke(app, line.split())
 
 
 def test_the_command_prints_or_writes_markdown(tmp_path: Path) -> None:
     for method in ("knn", "vim"):
         ResultStore(tmp_path / "results").append(result(method, "svhn", 80.0))
-    printed = call(command, f"--results {tmp_path / 'results'}")
+    printed = call(f"leaderboard --results {tmp_path / 'results'}")
     assert printed.stdout == render_leaderboard(leaderboard(load_study(tmp_path / "results")))
-    wrote = call(command, f"--results {tmp_path / 'results'} --out {tmp_path / 'docs' / 'board.md'}")
+    wrote = call(f"leaderboard --results {tmp_path / 'results'} --out {tmp_path / 'docs' / 'board.md'}")
     assert wrote.exit_code == 0
     assert (tmp_path / "docs" / "board.md").read_text(encoding="utf-8") == printed.stdout
-    assert call(command, f"--results {tmp_path / 'nowhere'}").exit_code == 1
+    assert call(f"leaderboard --results {tmp_path / 'nowhere'}").exit_code == 1
 
 
 def test_peers_are_run_and_failures_have_a_reason(small_world: Path) -> None:
@@ -173,17 +169,17 @@ def test_peers_are_run_and_failures_have_a_reason(small_world: Path) -> None:
 
 def test_bench_ends_with_a_leaderboard_where_peers_were_run(small_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    done = call(bench, f"--ood cifar100,svhn --method gen,maxlogit --out {small_world} --limit 20")
+    done = call(f"bench --ood cifar100,svhn --method gen,maxlogit --out {small_world} --limit 20")
     assert done.exit_code == 0, done.output
     assert "Leaderboard: DenseNet-BC-100, CIFAR-10" in done.stdout
     first = load_study(small_world, "paper-limit-20")[0]
     assert first.scores is not None
     assert f"{first.scores.method.auroc:.1f} / –" in done.stdout
-    assert "Leaderboard" not in call(bench, f"--ood svhn --out {small_world} --limit 20").stdout
+    assert "Leaderboard" not in call(f"bench --ood svhn --out {small_world} --limit 20").stdout
 
 
 def test_peers_without_pytorch_ood_name_the_install_command(small_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pytorch_ood", None)
-    done = call(bench, f"--ood svhn --method peers --out {small_world}")
+    done = call(f"bench --ood svhn --method peers --out {small_world}")
     assert done.exit_code == 1
     assert "pip install 'pnml[peers]'" in done.stderr

@@ -29,8 +29,7 @@ PART_ROWS = 16 * CHUNK_ROWS
 SLOWLY = """
 import sys, time
 import pnml.io.embeddings as embeddings
-from pnml.cli.score import score
-import typer
+from pnml.cli import app
 
 embeddings.CHUNK_BYTES = {chunk_bytes}
 plain = embeddings.EmbeddingFile.chunks
@@ -41,8 +40,6 @@ def slow(self, start=0):
         yield chunk
 
 embeddings.EmbeddingFile.chunks = slow
-app = typer.Typer()
-app.command()(score)
 app()
 """
 
@@ -57,7 +54,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
 
 def start(files: Files, out: Path, pause: float) -> subprocess.Popen[str]:
     code = SLOWLY.format(chunk_bytes=8 * FEATURES * CHUNK_ROWS, pause=pause)
-    words = [files / "detector.safetensors", "--embeddings", files / "many.npy", "--out", out]
+    words = ["score", files / "detector.safetensors", "--embeddings", files / "many.npy", "--out", out]
     return subprocess.Popen(
         [sys.executable, "-c", code, *map(str, words)], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

@@ -6,11 +6,10 @@ import socket
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
 from pnml import demo
-from pnml.cli.demo import demo as command
+from pnml.cli import app
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,8 +40,6 @@ def no_network() -> Iterator[None]:
 @pytest.fixture(scope="package")
 def command_run(tmp_path_factory: pytest.TempPathFactory, no_network: None) -> CommandRun:
     folder = tmp_path_factory.mktemp("demo") / "new" / "folder"
-    app = typer.Typer()
-    app.command()(command)
     results: list[demo.DemoResult] = []
 
     def recording() -> demo.DemoResult:
@@ -52,7 +49,7 @@ def command_run(tmp_path_factory: pytest.TempPathFactory, no_network: None) -> C
     run = demo.run
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(demo, "run", recording)
-        output = CliRunner().invoke(app, ["--out", str(folder)])
+        output = CliRunner().invoke(app, ["demo", "--out", str(folder)])
     assert output.exit_code == 0, output.output
     return CommandRun(output, folder, results[0])
 

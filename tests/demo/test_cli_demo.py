@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-import typer
 from sklearn.metrics import roc_auc_score, roc_curve
 from typer.testing import CliRunner
 
 from pnml import demo as package
-from pnml.cli.demo import demo
+from pnml.cli import app
 from pnml.demo import assets, text
 
 if TYPE_CHECKING:
@@ -25,12 +24,9 @@ if TYPE_CHECKING:
 
     from .conftest import CommandRun
 
-app = typer.Typer()
-app.command()(demo)
-
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, [*arguments])
+    return CliRunner().invoke(app, ["demo", *arguments])
 
 
 def by_scikit_learn(ind: NDArray[np.float64] | None, ood: NDArray[np.float64] | None) -> list[float]:

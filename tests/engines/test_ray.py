@@ -14,15 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
 import pnml.engines.ranges
 import pnml.io.embeddings
 from pnml import Detector
 from pnml.backend.arrays import to_numpy
-from pnml.cli.fit import fit as fit_command
-from pnml.cli.score import score as score_command
+from pnml.cli import app
 from pnml.core.detector import ZeroEmbeddingWarning
 from pnml.engines import local, mapping
 from pnml.engines.jobs import SumJob, row_to_sums
@@ -307,9 +305,6 @@ def test_commands_print_and_write_the_same_as_without_ray(tmp_path: Path, monkey
     folder_of(tmp_path / "new")
     fitted().save(tmp_path / "detector.safetensors")
     monkeypatch.chdir(tmp_path)
-    app = typer.Typer()
-    app.command()(fit_command)
-    app.command()(score_command)
 
     def run(*more: str) -> Result:
         return CliRunner().invoke(app, ["score", "detector.safetensors", "--embeddings", "new", "--out", *more])

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import typer
 from PIL import Image
 from typer.testing import CliRunner, Result
 
-from pnml.cli.report import report
+from pnml.cli import app
 from pnml.core.detector import Detector
 from pnml.io.score_table import read_scores
 from pnml.io.scores import score_writer
@@ -21,12 +20,10 @@ from pnml.io.scores import score_writer
 from .factories import numbered_images, page_data_of
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "reports.md"
-app = typer.Typer()
-app.command()(report)
 
 
 def call(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words])
+    return CliRunner().invoke(app, ["report", *(str(word) for word in words)])
 
 
 @pytest.fixture

@@ -107,7 +107,7 @@ def load_study(folder: str | os.PathLike[str], study: str | None = None) -> list
         ValueError: the folder has no such study, or several and none of them is "paper".
     """
     results = ResultStore(folder).load()
-    studies = list(dict.fromkeys(result.study for result in results))
+    studies = _studies(results)
     if study is None:
         study = studies[0] if len(studies) == 1 else PAPER_STUDY
     if study not in studies:
@@ -115,6 +115,19 @@ def load_study(folder: str | os.PathLike[str], study: str | None = None) -> list
             f"{folder} has no results of the study {study!r}: choose one of {', '.join(studies) or 'none'}"
         )
     return [result for result in results if result.study == study]
+
+
+def study_names(folder: str | os.PathLike[str]) -> list[str]:
+    """Return the names of the studies whose results are in a folder, sorted.
+
+    Raises:
+        FileNotFoundError: there are no results in the folder.
+    """
+    return _studies(ResultStore(folder).load())
+
+
+def _studies(results: list[Result]) -> list[str]:
+    return list(dict.fromkeys(result.study for result in results))
 
 
 def _result(row: dict[str, str], runs: dict[str, Any], settings: dict[str, Any]) -> Result:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import platform
+from importlib import metadata
+from typing import Annotated
+
 import typer
 
+from pnml._version import __version__
 from pnml.cli import (
     bench,
     calibrate,
@@ -19,14 +24,46 @@ from pnml.cli import (
     tables,
     train,
 )
+from pnml.cli._app import App, Facts, common_options
 
 app = typer.Typer(
     name="pnml",
-    help="Know when a classifier's answer cannot be trusted.",
+    cls=App,
     no_args_is_help=True,
+    invoke_without_command=True,
     rich_markup_mode="markdown",
-    pretty_exceptions_show_locals=False,
+    pretty_exceptions_enable=False,
 )
+
+
+@app.callback()
+@common_options
+def pnml(
+    context: typer.Context,
+    *,
+    version: Annotated[bool, typer.Option("--version", help="Print the version; with --json also others.")] = False,
+) -> Facts:
+    """Know when a classifier's answer cannot be trusted.
+
+    Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted.
+
+    Example: `pnml demo`
+    """
+    if context.invoked_subcommand is None:
+        if not version:
+            context.fail("give a command, as pnml demo")
+        typer.echo(f"pnml {__version__}")
+    elif version:
+        context.fail("--version goes without a command")
+    return {"pnml": __version__, "python": platform.python_version(), **_installed("numpy", "torch", "scikit-learn")}
+
+
+def _installed(*packages: str) -> dict[str, str | None]:
+    """Return the versions of packages, None for those that are not installed."""
+    installed = {one.name: one.version for one in metadata.distributions()}
+    return {package: installed.get(package) for package in packages}
+
+
 for command in (
     demo.demo,
     fit.fit,
@@ -40,6 +77,6 @@ for command in (
     tables.tables,
     train.train,
 ):
-    app.command()(command)
+    app.command()(common_options(command))
 app.add_typer(figures.figures_app)
 app.add_typer(data.data_app, name="data")

@@ -1,4 +1,4 @@
-"""Messages on stderr: errors in files and options as one line instead of a traceback, warnings, and resumed runs."""
+"""Messages on stderr: errors as one line instead of a traceback, warnings, and resumed runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import errno
 import logging
 import warnings
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 from safetensors import SafetensorError
@@ -14,22 +14,61 @@ from safetensors import SafetensorError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_EXPECTED = (ValueError, OSError, ImportError, SafetensorError)
+"""What wrong files, values and installations raise; their texts are written for users."""
+
+
+class Refused(ValueError):  # noqa: N818
+    """Raised where a command did not do what was asked for; ``facts`` say what it found nevertheless."""
+
+    def __init__(self, message: str, **facts: Any) -> None:
+        super().__init__(message)
+        self.facts = facts
+
+
+class Interrupted(Exception):  # noqa: N818
+    """Raised after Ctrl-C, with what is kept."""
+
 
 @contextmanager
-def user_errors() -> Iterator[None]:
-    """Turn errors that a user can fix into a message on stderr and exit code 1, and warnings into a message."""
-    logger, handler = logging.getLogger("pnml.engines"), _EchoHandler()
+def if_interrupted(kept: str) -> Iterator[None]:
+    """Name what is kept if the user interrupts what is done in this context."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(kept) from None
+
+
+@contextmanager
+def messages() -> Iterator[list[str]]:
+    """Print warnings and notes of the engines on stderr, each text once; yield the list of the warnings."""
+    logger, handler, once = logging.getLogger("pnml.engines"), _EchoHandler(), _Once()
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = _Once()
-            yield
-    except (ValueError, OSError, ImportError, SafetensorError) as error:
-        typer.secho(f"error: {_message(error)}", fg=typer.colors.RED, err=True)
-        raise typer.Exit(1) from error
+            warnings.showwarning = once
+            yield once.texts
     finally:
         logger.removeHandler(handler)
+
+
+def one_line(error: Exception) -> str:
+    """Return the text of an error; with its class and a hint where nobody wrote the text for users.
+
+    >>> one_line(ValueError("expected 8 features, got 7"))
+    'expected 8 features, got 7'
+    >>> one_line(KeyError("fc"))
+    "unexpected KeyError: 'fc'; --traceback shows where it comes from"
+    """
+    # safetensors reports a full disk as an error of its own, with the system's number in its text.
+    if getattr(error, "errno", None) == errno.ENOSPC or f"(os error {errno.ENOSPC})" in str(error):
+        return "the disk is full: nothing half-written was left; free some space and run the command again"
+    if isinstance(error, _EXPECTED):
+        return str(error)
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # the latter is PyTorch's
+        return f"out of memory: {error}; if images go through a model, give a smaller --batch-size"
+    return f"unexpected {type(error).__name__}: {error}; --traceback shows where it comes from"
 
 
 class _EchoHandler(logging.Handler):
@@ -41,17 +80,10 @@ class _Once:
     """Shows a warning the first time that its text comes, wherever it comes from."""
 
     def __init__(self) -> None:
-        self._shown: set[str] = set()
+        self.texts: list[str] = []
 
     def __call__(self, message: Warning | str, *_args: object, **_kwargs: object) -> None:
         text = str(message)
-        if text not in self._shown:
-            self._shown.add(text)
+        if text not in self.texts:
+            self.texts.append(text)
             typer.secho(f"warning: {text}", fg=typer.colors.YELLOW, err=True)
-
-
-def _message(error: Exception) -> str:
-    # safetensors reports a full disk as an error of its own, with the system's number in its text.
-    if getattr(error, "errno", None) == errno.ENOSPC or f"(os error {errno.ENOSPC})" in str(error):
-        return "the disk is full: nothing half-written was left; free some space and run the command again"
-    return str(error)

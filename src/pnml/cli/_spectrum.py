@@ -25,13 +25,23 @@ def effective_rank(eigenvalues: NDArray[Any]) -> float:
     return float(np.exp(-(share * np.log(share)).sum()))
 
 
-def describe(subspace: Subspace) -> str:
-    """Return the effective rank of the training embeddings, and the number of directions with 99% of the energy."""
+def describe_as_facts(subspace: Subspace) -> dict[str, float]:
+    """Return the rank, the effective rank, and the number of directions with 99% of the energy."""
     energy = np.cumsum(subspace.eigenvalues) / subspace.eigenvalues.sum()
     most = int(np.searchsorted(energy, 0.99)) + 1
+    return {
+        "rank": subspace.rank,
+        "effective_rank": effective_rank(subspace.eigenvalues),
+        "directions_of_99_percent": most,
+    }
+
+
+def describe(subspace: Subspace) -> str:
+    """Return the effective rank of the training embeddings, and the number of directions with 99% of the energy."""
+    facts = describe_as_facts(subspace)
     return (
-        f"{effective_rank(subspace.eigenvalues):.1f} directions in effect (exp of the entropy of the spectrum), "
-        f"99% of the energy in {most:,}"
+        f"{facts['effective_rank']:.1f} directions in effect (exp of the entropy of the spectrum), "
+        f"99% of the energy in {facts['directions_of_99_percent']:,}"
     )
 
 

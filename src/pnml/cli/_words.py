@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pnml.core.calibration import Threshold
@@ -28,3 +28,20 @@ def describe_threshold(threshold: Threshold) -> list[str]:
     if threshold.source == "leave-one-out":
         lines.append("the network was trained on these samples, so expect to flag more: hold some out if you can")
     return lines
+
+
+def threshold_facts(threshold: Threshold) -> dict[str, Any]:
+    """Return the threshold, how it was set, and the false alarms to expect.
+
+    >>> from pnml.core.calibration import calibrate
+    >>> threshold_facts(calibrate([0.1] * 94 + [0.7] * 5, false_alarm_rate=0.05))["value"]
+    0.7
+    """
+    return {
+        "value": threshold.value,
+        "false_alarm_rate": threshold.false_alarm_rate,
+        "interval": threshold.interval,
+        "confidence": threshold.confidence,
+        "source": threshold.source,
+        "samples": threshold.count,
+    }

@@ -10,7 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from pnml.backend.extras import require
-from pnml.cli._errors import user_errors
+from pnml.cli._app import Facts
+from pnml.cli._errors import Refused, if_interrupted
+from pnml.cli._network_options import CheckpointOption, DeviceOption, IndOption, LimitOption, ModelOption
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,37 +23,41 @@ if TYPE_CHECKING:
 
 def bench(
     *,
-    model: Annotated[str, typer.Option(help="The network, as `densenet-bc-100`.")] = "densenet-bc-100",
-    ind: Annotated[str, typer.Option(help="The in-distribution set, as `cifar10`.")] = "cifar10",
+    model: ModelOption = "densenet-bc-100",
+    ind: IndOption = "cifar10",
     ood: Annotated[
-        str, typer.Option(help="OOD sets, joined by commas: names or paths of pictures; `all` for the paper's.")
+        str,
+        typer.Option(
+            help="The OOD sets with commas between: names, or paths of folders or .parquet files; `all` for the "
+            "paper's."
+        ),
     ] = "all",
     method: Annotated[
         str,
         typer.Option(
-            help="Methods, joined by commas. The paper's, or `all` of them: baseline, odin, gram, oecc, energy. Ours: "
-            "pnml, pnml-last (embeddings alone), pnml-paper. Those of pytorch-ood, or all of them with `peers`, which "
-            "adds ours, baseline and energy: mahalanobis, rmd, vim, knn, react, ash, she, gen, kl-matching, maxlogit, "
-            "pytorch-ood-pnml. Those given the same layers as pnml, or `layers` for both beside ours: knn-layers, "
-            "mahalanobis-layers."
+            help="The methods with commas between. The paper's, or `all` of them: baseline, odin, gram, oecc, energy. "
+            "Ours: pnml, pnml-last (embeddings alone), pnml-paper. Those of pytorch-ood, or all of them with `peers`, "
+            "which adds ours, baseline and energy: mahalanobis, rmd, vim, knn, react, ash, she, gen, kl-matching, "
+            "maxlogit, pytorch-ood-pnml. Those given the same layers as pnml, or `layers` for both beside ours: "
+            "knn-layers, mahalanobis-layers."
         ),
     ] = "baseline",
-    device: Annotated[str, typer.Option(help="Where to compute, as PyTorch names it.")] = "auto",
-    limit: Annotated[int | None, typer.Option(help="At most this many images of every set, for a quick look.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the results: rows are added to its `cells.csv`.")] = Path(
+    device: DeviceOption = "auto",
+    limit: LimitOption = None,
+    out: Annotated[Path, typer.Option(help="The folder for the results: rows are added to its `cells.csv`.")] = Path(
         "results"
     ),
     study: Annotated[
         str,
-        typer.Option(help="Name of the study the results belong to; --limit and --oracle add theirs to it."),
+        typer.Option(help="The study that the results belong to; --limit and --oracle add to its name."),
     ] = "paper",
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(help="Your own weights for the network, instead of the paper's.", exists=True, dir_okay=False),
-    ] = None,
+    checkpoint: CheckpointOption = None,
     noise_seeds: Annotated[int, typer.Option(help="Draw noise sets this often and report the mean.")] = 1,
     batch_size: Annotated[
-        int | None, typer.Option(help="Images at once; by default what suits the device.", show_default=False)
+        int | None,
+        typer.Option(
+            help="Images that go through the network at once; by default what suits the device.", show_default=False
+        ),
     ] = None,
     oracle: Annotated[
         bool, typer.Option("--oracle", help="Let ODIN choose its ε on each OOD set itself, as the paper's rows did.")
@@ -66,11 +72,14 @@ def bench(
         ),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Run finished cells again.")] = False,
-) -> None:
+) -> Facts:
     """Run the paper's benchmark: how well each method, alone and with pNML, tells OOD images apart.
 
     A killed run continues where it stopped. Absent weights and images are reported and do not stop the run; they are
-    looked for in the folders of `PNML_WEIGHTS` and `PNML_DATA`, then in the cache.
+    looked for in the folders of `PNML_WEIGHTS` and `PNML_DATA`, then in the cache. The exit code is 1 if there is no
+    result at all. The weights of resnet-20 for cifar10 are part of the package.
+
+    Example: `pnml bench --model resnet-20 --ood uniform,gaussian --limit 1000`
 
     Example: `pnml bench --model densenet-bc-100 --ind cifar10 --ood uniform,svhn --method baseline,odin`
 
@@ -78,27 +87,55 @@ def bench(
 
     Example: `pnml bench --paper --noise-seeds 5`
     """
-    with user_errors():
-        require("torch", extra="bench", what="pnml bench")
-        from pnml.bench.options import Options
-        from pnml.bench.protocol import paper_plan, plan
-        from pnml.bench.runner import run
+    require("torch", extra="bench", what="pnml bench")
+    from pnml.bench.options import Options
+    from pnml.bench.protocol import paper_plan, plan
+    from pnml.bench.runner import run
+    from pnml.bench.summary import absent
 
-        options = Options(
-            out=out,
-            study=study,
-            device=device,
-            limit=limit,
-            oracle=oracle,
-            noise_seeds=noise_seeds,
-            batch_size=batch_size,
-            force=force,
-            checkpoint=checkpoint,
-            keep_scores=keep_scores,
-        )
-        cells = paper_plan() if paper else plan(model, ind, ood.split(","), method.split(","))
+    options = Options(
+        out=out,
+        study=study,
+        device=device,
+        limit=limit,
+        oracle=oracle,
+        noise_seeds=noise_seeds,
+        batch_size=batch_size,
+        force=force,
+        checkpoint=checkpoint,
+        keep_scores=keep_scores,
+    )
+    cells = paper_plan() if paper else plan(model, ind, ood.split(","), method.split(","))
+    with if_interrupted(f"finished cells are kept in {out / 'cells.csv'}; run the same command again to continue"):
         outcome = run(cells, options)
     _report(outcome, options)
+    facts = _as_facts(outcome, options)
+    if not facts["run"]:
+        why = "; ".join(absent(outcome.results))
+        raise Refused(f"nothing was measured, none of {len(cells)} cells could be run: {why}", **facts)
+    typer.echo(f"next, look at them: pnml report {out} --study {options.full_study}")
+    return facts
+
+
+def _as_facts(outcome: Outcome, options: Options) -> Facts:
+    cells = [
+        {
+            **dict(zip(("model", "ind", "ood", "method"), result.key, strict=True)),
+            "scores": result.scores and result.scores.method,
+            "scores_with_pnml": result.scores and result.scores.plus_pnml,
+            "reason": result.reason,
+        }
+        for result in outcome.results
+    ]
+    run = sum(result.scores is not None for result in outcome.results)
+    return {
+        "results": options.out / "cells.csv",
+        "study": options.full_study,
+        "cells": cells,
+        "run": run,
+        "not_run": len(cells) - run,
+        "seconds": outcome.seconds,
+    }
 
 
 def _report(outcome: Outcome, options: Options) -> None:

@@ -5,12 +5,11 @@ from typing import Annotated
 import typer
 
 from pnml.cli import _inputs as options
-from pnml.cli._errors import user_errors
-from pnml.cli._words import describe_threshold
+from pnml.cli._app import Facts
+from pnml.cli._words import describe_threshold, threshold_facts
 from pnml.engines import local
 
 
-@user_errors()
 def calibrate(
     *,
     detector: options.DetectorFile,
@@ -33,7 +32,7 @@ def calibrate(
     batch_size: options.BatchSizeOption = 128,
     strict: options.StrictOption = False,
     check_model: options.CheckModelOption = True,
-) -> None:
+) -> Facts:
     """Set the threshold of a detector from in-distribution samples it was not fitted on.
 
     At most --false-alarm-rate of fresh in-distribution samples will be flagged on average. The threshold is written
@@ -53,3 +52,4 @@ def calibrate(
     fitted.save(detector)
     typer.echo("threshold " + "\n".join(describe_threshold(threshold)))
     typer.echo(f"wrote it into {detector}")
+    return {"detector": detector, "input": samples.path, "threshold": threshold_facts(threshold), "skipped": skipped}

@@ -9,12 +9,13 @@ import typer
 from rich.console import Console
 
 from pnml.backend.extras import require
-from pnml.cli._errors import user_errors
+from pnml.cli._app import Facts
+from pnml.cli._words import threshold_facts
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder of the report; created if it does not exist.")] = Path("demo"),
-) -> None:
+) -> Facts:
     """Compare the regret with the baseline on a small network, CIFAR-10 images and images of other kinds.
 
     The network, the detector and the CIFAR-10 images are part of the package. The other images are part of scikit-learn
@@ -24,16 +25,21 @@ def demo(
 
     Example: `pnml demo --out results`
     """
-    with user_errors():
-        for module in ("torch", "PIL", "sklearn"):
-            require(module, extra="torch,sklearn", what="pnml demo")
-        from pnml.demo import as_report, as_table, compare, run, text
-        from pnml.report import write_report
+    for module in ("torch", "PIL", "sklearn"):
+        require(module, extra="torch,sklearn", what="pnml demo")
+    from pnml.demo import as_report, as_table, compare, run, text
+    from pnml.report import write_report
 
-        result = run()
-        typer.echo(text.introduction(result))
-        Console(width=80).print(as_table(compare(result)))
-        paragraphs = (text.missing_textures(), text.decision(result), text.examples(result))
-        typer.echo("\n\n".join(filter(None, paragraphs)) + "\n")
-        path = write_report(as_report(result), out / "report.html")
+    result = run()
+    comparison = compare(result)
+    typer.echo(text.introduction(result))
+    Console(width=80).print(as_table(comparison))
+    paragraphs = (text.missing_textures(), text.decision(result), text.examples(result))
+    typer.echo("\n\n".join(filter(None, paragraphs)) + "\n")
+    path = write_report(as_report(result), out / "report.html")
     typer.echo(f"Open the report in a browser: {path}")
+    return {
+        "report": path,
+        "threshold": threshold_facts(result.threshold),
+        "sets": {name: pair._asdict() for name, pair in comparison.items()},
+    }

@@ -6,13 +6,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from pnml.cli._errors import user_errors
+from pnml.cli._app import Facts
 from pnml.cli._inputs import CheckModelOption, DetectorFile, WeightsOption
 from pnml.io.model import load_model
 from pnml.io.preparation_record import Record, describe_preparation, pixels_of
 
 
-@user_errors()
 def export(
     *,
     detector: DetectorFile,
@@ -28,7 +27,7 @@ def export(
     out: Annotated[Path, typer.Option(help="The graph to write, an .onnx file.", dir_okay=False)],
     weights: WeightsOption = None,
     check_model: CheckModelOption = True,
-) -> None:
+) -> Facts:
     """Write the model and its detector as one ONNX graph, from prepared images to the decision.
 
     The graph takes batches of any size, resized and normalised as the model expects them, and returns logits,
@@ -61,6 +60,12 @@ def export(
         typer.echo("no threshold is set, so the graph has no p_value and is_ood: pnml calibrate sets one")
     if preparation is not None:
         typer.echo(f"its images have to be prepared as the detector's: {describe_preparation(preparation)}")
+    return {
+        "graph": out,
+        "input_shape": shape,
+        "threshold": None if threshold is None else threshold.value,
+        "preparation": preparation,
+    }
 
 
 def _checked_shape(given: tuple[int, ...] | None, preparation: Record | None) -> tuple[int, ...]:

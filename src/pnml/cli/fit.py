@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pnml.cli import _inputs as options
-from pnml.cli._errors import user_errors
-from pnml.cli._spectrum import describe
+from pnml.cli._app import Facts
+from pnml.cli._spectrum import describe, describe_as_facts
 from pnml.core.detector import Detector
 from pnml.core.scaling import EmbeddingScale
 from pnml.engines import local
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pnml.pytorch.guard import Guard
 
 
-@user_errors()
 def fit(
     *,
     out: Annotated[Path, typer.Option(help="The detector to write, a .safetensors file.", dir_okay=False)],
@@ -59,7 +58,7 @@ def fit(
     ] = "auto",
     engine: options.EngineOption = "plain",
     cpus: options.CpusOption = None,
-) -> None:
+) -> Facts:
     """Fit a detector on the training set: its embeddings and the last layer, or its images and the model.
 
     One pass, in memory that does not grow with the training set. Images are read as RGB, resized to --size,
@@ -118,3 +117,13 @@ def fit(
     typer.echo(f"  rank      {detector.subspace.rank:,} of {detector.n_features:,}")
     typer.echo(f"  spectrum  {describe(detector.subspace)}")
     typer.echo(f"wrote {out}; next, set its threshold: pnml calibrate {out}")
+    return {
+        "detector": out,
+        "input": samples.path,
+        "rows": detector.correlation.count,
+        "features": detector.n_features,
+        "classes": detector.n_classes,
+        "layers": dict(zip(detector.layer_names, detector.feature_widths, strict=True)),
+        **describe_as_facts(detector.subspace),
+        "skipped": skipped,
+    }

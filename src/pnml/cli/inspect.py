@@ -5,17 +5,16 @@ from rich.console import Console
 from rich.text import Text
 from safetensors import safe_open
 
-from pnml.cli._errors import user_errors
+from pnml.cli._app import Facts
 from pnml.cli._inputs import DetectorFile
-from pnml.cli._spectrum import describe, draw
-from pnml.cli._words import describe_threshold
+from pnml.cli._spectrum import describe, describe_as_facts, draw
+from pnml.cli._words import describe_threshold, threshold_facts
 from pnml.core.detector import Detector
 from pnml.io.preparation_record import describe_preparation
 from pnml.io.scores import layer_labels
 
 
-@user_errors()
-def inspect(detector: DetectorFile) -> None:
+def inspect(detector: DetectorFile) -> Facts:
     """Print what a detector file holds, and draw the spectrum of the training embeddings.
 
     Example: `pnml inspect detector.safetensors`
@@ -47,6 +46,25 @@ def inspect(detector: DetectorFile) -> None:
     console.print("\nEigenvalues of the mean correlation, largest to smallest, logarithmic:", soft_wrap=True)
     for line in draw(subspace, width=max(8, min(72, console.width - 12))):
         console.print(_coloured(line), soft_wrap=True)
+    return {
+        "detector": detector,
+        "bytes": detector.stat().st_size,
+        "kind": metadata["kind"],
+        "format": int(metadata["version"]),
+        "written_by": metadata["written_by"],
+        "features": held.n_features,
+        "classes": held.n_classes,
+        "head_digest": held.head_digest,
+        "rows": subspace.count,
+        "mean_norm": held.correlation.mean_norm,
+        "embedding_scale": held.embedding_scale,
+        "embedding_length": held.embedding_length,
+        "label_noise": held.label_noise,
+        **describe_as_facts(subspace),
+        "layers": _layers_as_facts(held),
+        "preparation": held.preparation,
+        "threshold": None if threshold is None else threshold_facts(threshold),
+    }
 
 
 def _scale(held: Detector) -> str:
@@ -57,15 +75,34 @@ def _scale(held: Detector) -> str:
     return f"{length}\nassumes {100 * held.label_noise:g}% of labels are random" if held.label_noise else length
 
 
-def _layers(held: Detector) -> dict[str, str]:
-    """Return a table of what is known about every layer; nothing for the leverage of the paper."""
+def _layers_as_facts(held: Detector) -> list[Facts]:
+    """Return what is known about the embedding and every earlier layer; nothing for the leverage of the paper."""
     geometry = held.geometry
     if geometry is None:
+        return []
+    names, limits = layer_labels(held.layer_names), (None, *geometry.depth.limits)
+    return [
+        {
+            "name": name,
+            "width": scatter.means.shape[1],
+            "parameters": float(scatter.freedom),
+            "ridge": float(scatter.ridge),
+            "limit": None if limit is None else float(limit),
+        }
+        for name, scatter, limit in zip(names, geometry.scatters, limits, strict=True)
+    ]
+
+
+def _layers(held: Detector) -> dict[str, str]:
+    """Return a table of what is known about every layer; nothing for the leverage of the paper."""
+    layers = _layers_as_facts(held)
+    if not layers:
         return {}
     rows = [("layer", "width", "parameters", "ridge", "limit")]
-    limits = ["none", *(f"{limit:.3g}" for limit in geometry.depth.limits)]
-    for name, scatter, limit in zip(layer_labels(held.layer_names), geometry.scatters, limits, strict=True):
-        rows.append((name, f"{scatter.means.shape[1]:,}", f"{scatter.freedom:,.1f}", f"{scatter.ridge:.3g}", limit))
+    for layer in layers:
+        limit = "none" if layer["limit"] is None else f"{layer['limit']:.3g}"
+        numbers = f"{layer['width']:,}", f"{layer['parameters']:,.1f}", f"{layer['ridge']:.3g}"
+        rows.append((layer["name"], *numbers, limit))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join([f"{row[0]:<{widths[0]}}", *(f"{cell:>{n}}" for cell, n in zip(row[1:], widths[1:], strict=True))])

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pnml.backend.files import atomic_path
 from pnml.bench.leaderboard import leaderboard as boards_of
 from pnml.bench.leaderboard import render_leaderboard
-from pnml.bench.store import load_study
-from pnml.cli._errors import user_errors
+from pnml.cli._app import Facts
+from pnml.cli._network_options import ResultsOption, StudyOption
+from pnml.cli._studies import load_chosen
+
+if TYPE_CHECKING:
+    from pnml.bench.results import Result
 
 
 def leaderboard(
-    results: Annotated[Path, typer.Option(help="Folder of results written by `pnml bench`.")] = Path("results"),
-    study: Annotated[
-        str | None, typer.Option(help="The study; by default the only one, or `paper`.", show_default=False)
-    ] = None,
+    results: ResultsOption = Path("results"),
+    study: StudyOption = None,
     out: Annotated[Path | None, typer.Option(help="Write this Markdown file instead of printing.")] = None,
-) -> None:
+) -> Facts:
     """Compare the methods on each network: mean AUROC near and far, seconds, memory.
 
     The results are those of `pnml bench --method peers`, and of any other method.
@@ -29,13 +31,26 @@ def leaderboard(
 
     Example: `pnml leaderboard --study peers --out docs/tables/leaderboard.md`
     """
-    with user_errors():
-        records = load_study(results, study)
-    text = render_leaderboard(boards_of(records))
+    records = load_chosen(results, study)
+    boards = boards_of(records)
+    if not boards:
+        raise ValueError(_nothing_to_compare(records))
+    text = render_leaderboard(boards)
     if out is None:
         typer.echo(text, nl=False)
-        return
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_path(out) as partial:
-        partial.write_text(text, encoding="utf-8")
-    typer.echo(f"wrote {out}")
+    else:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_path(out) as partial:
+            partial.write_text(text, encoding="utf-8")
+        typer.echo(f"wrote {out}")
+    return {"study": records[0].study, "boards": boards, "out": out}
+
+
+def _nothing_to_compare(records: list[Result]) -> str:
+    """Return why a study has no leaderboard."""
+    methods = sorted({record.method for record in records if record.scores is not None})
+    found = f"results of {methods[0]} alone" if methods else "no result that was run"
+    return (
+        f"the study {records[0].study!r} has {found}, and a leaderboard compares several methods on one network: "
+        "run more, as pnml bench --method baseline,energy,pnml"
+    )

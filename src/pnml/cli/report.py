@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pnml.cli._errors import user_errors
+from pnml.cli._app import Facts
 
 if TYPE_CHECKING:
     from pnml.report import Report
@@ -16,7 +16,6 @@ _OF_RESULTS = "--study, --model, --ind and --method go with a folder of results"
 _OF_SCORES = "--images, --detector and --classes go with a table of scores"
 
 
-@user_errors()
 def report(
     source: Annotated[
         Path,
@@ -47,7 +46,7 @@ def report(
     model: Annotated[str | None, typer.Option(help="Results: of this network only.")] = None,
     ind: Annotated[str | None, typer.Option(help="Results: of this in-distribution set only.")] = None,
     method: Annotated[str | None, typer.Option(help="Results: of this method only.")] = None,
-) -> None:
+) -> Facts:
     """Write one HTML page that works offline: metrics, histograms with a threshold to move, ROC, spectrum, pictures.
 
     Of scores with a detector of several layers, it shows which depth of the network gave flagged samples away; with
@@ -76,12 +75,15 @@ def report(
 
     path = write_report(made if title is None else replace(made, title=title), out)
     typer.echo(f"wrote {path}, {path.stat().st_size / 1000:,.0f} kB: open it in a browser")
+    return {"report": path, "bytes": path.stat().st_size}
 
 
 def _of_results(folder: Path, study: str | None, model: str | None, ind: str | None, method: str | None) -> Report:
     from pnml.bench.report import charted_groups, choose_results, report_of
+    from pnml.cli._studies import name_others
 
     results = choose_results(folder, study, model=model, ind=ind, method=method)
+    name_others(folder, study, results[0].study)
     groups = charted_groups(results, folder)
     if not groups:
         typer.echo("no scores were kept, so there are tables only: pnml bench --keep-scores keeps them", err=True)

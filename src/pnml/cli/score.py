@@ -6,16 +6,17 @@ from typing import Annotated, Any
 import typer
 
 from pnml.cli import _inputs as options
-from pnml.cli._errors import user_errors
+from pnml.cli._app import Facts
+from pnml.cli._errors import if_interrupted
 from pnml.core.detector import Detector
 from pnml.engines import local
 from pnml.engines.summary import Summary
 from pnml.io.paths import path_or_uri
 
 _QUANTILES = {"min": 0.0, "5%": 0.05, "median": 0.5, "95%": 0.95, "max": 1.0}
+_KEYS = ("min", "p5", "median", "p95", "max")
 
 
-@user_errors()
 def score(
     *,
     detector: options.DetectorFile,
@@ -44,7 +45,7 @@ def score(
     restart: Annotated[bool, typer.Option("--restart", help="Start over instead of resuming a killed run.")] = False,
     engine: options.EngineOption = "plain",
     cpus: options.CpusOption = None,
-) -> None:
+) -> Facts:
     """Score every sample: id, prediction, probability, regret in nats, and once calibrated p_value and is_ood.
 
     If the detector reads earlier layers, strangest_layer names the one that contributes most to the regret: early ones
@@ -66,15 +67,25 @@ def score(
     samples, fitted = inputs.open_with_detector(detector, check_model=check_model)
     if by_layer and not fitted.layer_names:
         raise typer.BadParameter(f"{detector} reads the embedding alone", param_hint="--by-layer")
-    if engine == "ray":
-        from pnml.engines import ray
+    with if_interrupted("finished rows are kept; run the same command again to continue"):
+        if engine == "ray":
+            from pnml.engines import ray
 
-        summary = ray.score_samples(samples, fitted, out, by_layer=by_layer, restart=restart, cpus=cpus)
-    else:
-        summary = local.score(samples, fitted, out, by_layer=by_layer, restart=restart)
+            summary = ray.score_samples(samples, fitted, out, by_layer=by_layer, restart=restart, cpus=cpus)
+        else:
+            summary = local.score(samples, fitted, out, by_layer=by_layer, restart=restart)
     options.list_skipped(summary.skipped, samples)
     typer.echo(f"scored {summary.rows:,} rows of {samples.path} into {out}")
     _print_summary(summary, fitted)
+    return {
+        "out": out,
+        "input": samples.path,
+        "rows": summary.rows,
+        "regret": {key: summary.quantile(share) for key, share in zip(_KEYS, _QUANTILES.values(), strict=True)},
+        "threshold": None if fitted.threshold is None else fitted.threshold.value,
+        "flagged": None if fitted.threshold is None else summary.flagged,
+        "skipped": summary.skipped,
+    }
 
 
 def _print_summary(summary: Summary, detector: Detector) -> None:

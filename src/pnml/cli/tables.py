@@ -12,16 +12,15 @@ from rich.table import Table as RichTable
 from pnml.backend.files import atomic_path
 from pnml.bench.layout import header, lines, notes
 from pnml.bench.render import Format, render
-from pnml.bench.store import load_study
-from pnml.bench.tables import TABLE_NAMES, Table, build_tables, summarise
-from pnml.cli._errors import user_errors
+from pnml.bench.tables import TABLE_NAMES, Cell, Pair, Table, build_tables, summarise
+from pnml.cli._app import Facts
+from pnml.cli._network_options import ResultsOption, StudyOption
+from pnml.cli._studies import load_chosen
 
 
 def tables(
-    results: Annotated[Path, typer.Option(help="Folder of results written by `pnml bench`.")] = Path("results"),
-    study: Annotated[
-        str | None, typer.Option(help="The study; by default the only one, or `paper`.", show_default=False)
-    ] = None,
+    results: ResultsOption = Path("results"),
+    study: StudyOption = None,
     out: Annotated[Path | None, typer.Option(help="Write files into this folder instead of printing.")] = None,
     form: Annotated[
         Format | None, typer.Option("--format", help="One format only; all of them go into --out otherwise.")
@@ -29,7 +28,7 @@ def tables(
     table: Annotated[
         list[str] | None, typer.Option(help=f"One table only, may be repeated: {', '.join(TABLE_NAMES)}.")
     ] = None,
-) -> None:
+) -> Facts:
     """Render every table of the paper: ours, the paper's, and the difference.
 
     Without options it prints all eight tables, drawn for a terminal and as Markdown into a pipe.
@@ -39,15 +38,16 @@ def tables(
 
     Example: `pnml tables --format markdown --out docs/tables`
     """
-    with user_errors():
-        records = load_study(results, study)
+    records = load_chosen(results, study)
     built = build_tables(records)
     if outside := {record.key for record in records} - {cell.paper.key for one in built for cell in one.cells}:
         typer.echo(f"{len(outside)} of {len(records)} results have no cell in the paper's tables", err=True)
     chosen = _choose(built, table)
+    written = []
     if out is not None:
         for one in [form] if form else list(Format):
-            typer.echo(f"wrote {_write(out / one.file_name, render(chosen, one))}")
+            written.append(_write(out / one.file_name, render(chosen, one)))
+            typer.echo(f"wrote {written[-1]}")
         typer.echo(summarise(chosen))
     elif form is None and (console := Console()).is_terminal:
         for one_table in chosen:
@@ -55,6 +55,14 @@ def tables(
         console.print(str(summarise(chosen)), highlight=False)
     else:
         typer.echo(render(chosen, form or Format.MARKDOWN), nl=False)
+    tables_of_cells = {table.name: [_as_facts(cell) for cell in table.cells] for table in chosen}
+    return {"study": records[0].study, "tables": tables_of_cells, "out": written}
+
+
+def _as_facts(cell: Cell) -> Facts:
+    paper = Pair(cell.paper.alone, cell.paper.plus_pnml)
+    names = dict(zip(("model", "ind", "ood", "method"), cell.paper.key, strict=True))
+    return {**names, "metric": cell.paper.metric, "ours": cell.ours, "paper": paper, "reason": cell.reason}
 
 
 def _choose(built: list[Table], names: list[str] | None) -> list[Table]:

@@ -14,7 +14,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from pnml.backend.extras import require
 from pnml.bench.data import SETS, load
 from pnml.bench.data.source import data_folders
-from pnml.cli._errors import user_errors
+from pnml.cli._app import Facts
+from pnml.cli._errors import if_interrupted
+from pnml.cli._network_options import DeviceOption, LimitOption
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,13 +27,13 @@ if TYPE_CHECKING:
 
 def train(
     *,
-    model: Annotated[str, typer.Option(help="densenet-bc-100, resnet-34, wideresnet-40-2 or resnet-20.")],
-    dataset: Annotated[str, typer.Option(help="cifar10, cifar100 or svhn; see `pnml data list`.")],
+    model: Annotated[str, typer.Option(help="The network: densenet-bc-100, resnet-34, wideresnet-40-2 or resnet-20.")],
+    dataset: Annotated[str, typer.Option(help="The training set: cifar10, cifar100 or svhn; see `pnml data list`.")],
     epochs: Annotated[
         int | None, typer.Option(help="Passes over the training images; by default as in the recipe.")
     ] = None,
     batch_size: Annotated[
-        int | None, typer.Option(help="Training images per step; by default as in the recipe.")
+        int | None, typer.Option(help="Images that go through the network at once; by default as in the recipe.")
     ] = None,
     lr: Annotated[float | None, typer.Option(help="Maximum learning rate; by default as in the recipe.")] = None,
     tune: Annotated[
@@ -47,16 +49,14 @@ def train(
             "training images that are shuffled in patches, noisy, inverted, or rotated and recoloured."
         ),
     ] = None,
-    limit: Annotated[
-        int | None, typer.Option(help="Maximum number of training images and of test images, evenly spaced.")
-    ] = None,
+    limit: LimitOption = None,
     seed: Annotated[int, typer.Option(help="Random seed; the result is reproducible on the same machine.")] = 0,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, ...; by default a GPU if available.")] = None,
+    device: DeviceOption = "auto",
     out: Annotated[
         Path | None,
         typer.Option(help="The .safetensors file to write; by default named after the recipe, in runs/."),
     ] = None,
-) -> None:
+) -> Facts:
     """Train a network with its recipe, test it, and write it with its test accuracy.
 
     After an interruption the same command resumes the training and ends with the same weights.
@@ -70,7 +70,8 @@ def train(
     """
     if (tune is None) != (start is None) or (tune is None) != (not outliers):
         raise typer.BadParameter("--tune, --from and --outliers must be used together")
-    with user_errors(), _progress_bar() as report:
+    kept = "what is trained is kept as of the last saved epoch; run the same command again to continue"
+    with if_interrupted(kept), _progress_bar() as report:
         require("torch", extra="torch", what="pnml train")
         from pnml.bench import training, zoo
 
@@ -84,7 +85,7 @@ def train(
             train_set,
             test_set,
             out=out or Path("runs") / f"{recipe.name}.safetensors",
-            device=device,
+            device=None if device == "auto" else device,
             seed=seed,
             start=None if start is None else zoo.load(start),
             outliers=[_outlier_set(name, side) for name in outliers or ()],
@@ -92,6 +93,7 @@ def train(
         )
     typer.echo(f"{result.test_accuracy:.2f} % of {len(test_set):,} test images are classified correctly")
     typer.echo(f"wrote {result.path}")
+    return {"weights": result.path, "test_accuracy": result.test_accuracy, "test_images": len(test_set)}
 
 
 def _outlier_set(name: str, side: int) -> OutlierSet:
@@ -106,7 +108,7 @@ def _outlier_set(name: str, side: int) -> OutlierSet:
 
 @contextmanager
 def _progress_bar() -> Iterator[Callable[[training.Progress], None]]:
-    """Yield a function that shows the progress of a training on stderr; explain how to resume after Ctrl-C."""
+    """Yield a function that shows the progress of a training on stderr."""
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("loading")
@@ -117,8 +119,4 @@ def _progress_bar() -> Iterator[Callable[[training.Progress], None]]:
             done = (now.epoch - 1) * now.steps + now.step
             bar.update(task, total=now.epochs * now.steps, completed=done, description=str(now))
 
-        try:
-            yield report
-        except KeyboardInterrupt:
-            bar.console.print("Interrupted; run the same command again to resume from the last saved epoch.")
-            raise typer.Exit(130) from None
+        yield report

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(autouse=True)
-def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "400")
+def narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
 
 
 def run(*arguments: str) -> tuple[int, str]:
@@ -33,6 +34,14 @@ def run(*arguments: str) -> tuple[int, str]:
 def row(output: str, *cells: str) -> str:
     (found,) = [line for line in output.splitlines() if all(cell in line.split() for cell in cells)]
     return found
+
+
+def entry(output: str, name: str) -> str:
+    """Return the lines of a set in the list."""
+    lines = output.splitlines()
+    (start,) = [number for number, line in enumerate(lines) if line.startswith(f"{name}: ")]
+    end = next(number for number in range(start + 1, len(lines)) if not lines[number].startswith("  "))
+    return "\n".join(lines[start:end])
 
 
 def as_published(name: str, root: Path, n: int) -> Source:
@@ -47,7 +56,8 @@ def as_published(name: str, root: Path, n: int) -> Source:
     return replace(source, counts=counts, layouts=(replace(best, md5=md5), *source.layouts[1:]))
 
 
-def test_help_has_examples() -> None:
+def test_help_has_examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     for command in ("list", "fetch", "verify"):
         code, output = run(command, "--help")
         assert code == 0
@@ -62,17 +72,36 @@ def test_list_shows_location_and_how_to_get(cache: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("PNML_DATA", str(tmp_path))
     code, output = run("list")
     assert code == 0
-    assert str(tmp_path / "cifar-10-batches-py") in row(output, "cifar10")
-    assert "50,000 train, 10,000 test" in row(output, "cifar10")
-    assert "fetch" not in row(output, "cifar10")
-    assert "absent" in row(output, "cifar100")
-    assert "pnml data fetch cifar100" in row(output, "cifar100")
-    assert f"{tmp_path / 'svhn'} (train absent)" in row(output, "svhn")
-    assert "pnml data fetch svhn" in row(output, "svhn")
-    assert str(tmp_path / "iSUN") in row(output, "isun")
-    assert "drive.google.com" in row(output, "imagenet30")
-    assert "generated when loaded" in row(output, "uniform")
+    assert str(tmp_path / "cifar-10-batches-py") in entry(output, "cifar10")
+    assert "50,000 train, 10,000 test" in entry(output, "cifar10")
+    assert "fetch" not in entry(output, "cifar10")
+    assert "absent" in entry(output, "cifar100")
+    assert "pnml data fetch cifar100" in entry(output, "cifar100")
+    assert f"{tmp_path / 'svhn'} (train absent)" in entry(output, "svhn")
+    assert "pnml data fetch svhn" in entry(output, "svhn")
+    assert str(tmp_path / "iSUN") in entry(output, "isun")
+    assert "generated when loaded" in entry(output, "uniform")
     assert str(cache / "data") in output
+
+
+def test_list_keeps_addresses_whole(cache: Path) -> None:
+    pages = [page for source in SETS.values() for layout in source.layouts[:1] for page in layout.pages]
+    words = run("list")[1].replace(",", " ").split()
+    assert pages
+    assert set(pages) <= set(words)
+
+
+def test_list_as_json(cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    make_svhn(tmp_path, 2)
+    (tmp_path / "svhn" / "train_32x32.mat").unlink()
+    monkeypatch.setenv("PNML_DATA", str(tmp_path))
+    found = json.loads(CliRunner().invoke(data_app, ["list", "--json"]).stdout)
+    assert found["searched"] == [str(tmp_path), str(cache / "data")]
+    sets = {one["name"]: one for one in found["sets"]}
+    assert set(sets) == set(SETS)
+    svhn = sets["svhn"]
+    assert (svhn["folders"], svhn["absent"]) == ([str(tmp_path / "svhn")], ["train"])
+    assert svhn["images"] == {"train": 73257, "test": 26032}
 
 
 def test_fetch_prints_outcome_of_each_set(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,6 +119,13 @@ def test_fetch_prints_outcome_of_each_set(cache: Path, monkeypatch: pytest.Monke
     assert code == 1
     assert "svhn: failed. could not download svhn" in output
     assert "cifar10: ready" in output
+    assert "error: 1 of 2 image sets could not be fetched: svhn" in output
+    found = json.loads(CliRunner().invoke(data_app, ["fetch", "svhn", "cifar10", "--json"]).stdout)
+    assert found["error"] == "1 of 2 image sets could not be fetched: svhn"
+    assert [(one["name"], one["error"]) for one in found["sets"]] == [
+        ("svhn", "could not download svhn"),
+        ("cifar10", None),
+    ]
 
 
 def test_fetch_warns_when_no_checksum_is_known(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,4 +192,4 @@ def test_verify_counts_images_without_checksum(tmp_path: Path, cache: Path, monk
     code, output = run("verify", "tinyimagenet_crop")
     assert code == 0
     assert "expected number of images; cropped from" in row(output, "tinyimagenet_crop", "test")
-    assert "tiny-imagenet-200 (instead of Imagenet)" in row(run("list")[1], "tinyimagenet_crop")
+    assert "tiny-imagenet-200 (instead of Imagenet)" in entry(run("list")[1], "tinyimagenet_crop")

@@ -9,21 +9,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-import typer
 from safetensors import safe_open
 from typer.testing import CliRunner
 
 from pnml.bench import data, training, zoo
 from pnml.bench.training import DATASETS, MODELS, TUNINGS
-from pnml.cli.train import train
+from pnml.cli import app
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from typer.testing import Result
-
-app = typer.Typer()
-app.command()(train)
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +44,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(*arguments: str) -> Result:
     common = ("--model", "resnet-20", "--dataset", "cifar10", "--device", "cpu", "--batch-size", "8")
-    return CliRunner().invoke(app, [*common, *arguments])
+    return CliRunner().invoke(app, ["train", *common, *arguments])
 
 
 def test_train_then_tune(folder: Path) -> None:
@@ -117,7 +113,7 @@ def test_ctrl_c_exits_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_help_lists_every_choice() -> None:
-    text = " ".join(CliRunner().invoke(app, ["--help"], env={"COLUMNS": "400"}).output.split())
+    text = " ".join(CliRunner().invoke(app, ["train", "--help"], env={"COLUMNS": "400"}).output.split())
     assert "Example: pnml train" in text.replace("`", "")
     for choice in (*MODELS, *DATASETS, *TUNINGS, training.TRANSFORMED):
         assert choice in text

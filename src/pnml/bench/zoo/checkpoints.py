@@ -74,20 +74,34 @@ CHECKPOINTS: dict[str, Checkpoint] = {
         _densenet("-oecc", "cifar10", 10, "72ab18e53d6af5dfff74d490b19e4285880f90cb17d8902fec2ff7b81e595e13", _OECC),
         _densenet("-oecc", "cifar100", 100, "1fe8d640d01bf678b5a330ea308a159fa7bcdfe076b904f8a75f1fd12b9fa6e4", _OECC),
         _densenet("-oecc", "svhn", 10, "578ed8a52334c508e14061a9d667e544da1f992c1fef98052e2e99d7eed132a0", _OECC),
+        Checkpoint(
+            name="resnet-20_cifar10",
+            architecture="resnet-20",
+            num_classes=10,
+            trained_on="cifar10",
+            mean=CIFAR.mean,
+            std=CIFAR.std,
+            filename="resnet-20_cifar10.safetensors",
+            url=None,
+            sha256="82753ead900828d6cc6a08d3e82201ab7b6d934e72c26a02657ddba4867e676d",
+            note="the network of pnml demo, part of this package",
+        ),
         _torchvision("resnet-18", "resnet18-f37072fd.pth"),
         _torchvision("resnet-101", "resnet101-63fe2227.pth"),
     )
 }
 
+_PACKAGED = Path(__file__).parents[2] / "demo" / "assets"
+
 
 def locate(checkpoint: Checkpoint) -> Path:
-    """Return the verified file of ``checkpoint``, from the folders of ``PNML_WEIGHTS``, the cache or a download.
+    """Return the verified file of ``checkpoint``, from ``PNML_WEIGHTS``, the cache, the package or a download.
 
     ``PNML_WEIGHTS`` is one folder, or several separated as in ``PATH``.
     """
     folders = [Path(folder).expanduser() for folder in os.environ.get("PNML_WEIGHTS", "").split(os.pathsep) if folder]
     cached = cache_dir() / "weights"
-    for folder in (*folders, cached):
+    for folder in (*folders, cached, _PACKAGED):
         path = folder / checkpoint.filename
         if path.is_file():
             verify(path, sha256=checkpoint.sha256)

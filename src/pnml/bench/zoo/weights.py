@@ -47,7 +47,8 @@ def load(
         path = Path(name_or_path)
         if not path.is_file():
             raise FileNotFoundError(
-                f"{os.fspath(name_or_path)!r} is neither a file nor a known checkpoint ({', '.join(CHECKPOINTS)})"
+                f"{os.fspath(name_or_path)!r} is neither a file nor a known checkpoint ({', '.join(CHECKPOINTS)}): "
+                "pnml train trains a network, and --weights takes its file"
             )
     else:
         path = locate(checkpoint)

@@ -1,0 +1,124 @@
+"""How every command ends: text or one JSON object on stdout, an error as one line on stderr, and an exit code.
+
+Commands print text for people, and return the same facts as a mapping. With ``--json`` the text goes to stderr and the
+facts to stdout.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import os
+import sys
+import traceback
+from contextlib import ExitStack, redirect_stdout
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from pnml.cli._errors import Interrupted, Refused, messages, one_line
+from pnml.cli._json import as_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+Facts = dict[str, Any]
+"""What a command found and wrote, by name."""
+
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object on stdout; text and progress go to stderr.")
+]
+TracebackOption = Annotated[
+    bool,
+    typer.Option(
+        "--traceback",
+        help="After an error, print Python's traceback instead of one line.",
+        envvar="PNML_TRACEBACK",
+        show_envvar=True,
+    ),
+]
+
+DONE, REFUSED, USAGE, INTERRUPTED = 0, 1, 2, 130
+"""The exit codes."""
+
+# The class of errors in options and arguments: of click, or of the copy of click in newer releases of typer.
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+
+def common_options(command: Callable[..., Facts]) -> Callable[..., Facts]:
+    """Return a command with the options that all commands have; ``App`` acts on them."""
+    signature = inspect.signature(command, eval_str=True)
+    parameters = {"json": JsonOption, "traceback": TracebackOption}
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=annotation)
+        for name, annotation in parameters.items()
+    ]
+
+    @functools.wraps(command)
+    def with_options(*args: Any, json: bool, traceback: bool, **kwargs: Any) -> Facts:  # noqa: ARG001
+        return command(*args, **kwargs)
+
+    whole = signature.replace(parameters=[*signature.parameters.values(), *added])
+    with_options.__signature__ = whole  # type: ignore[attr-defined]
+    with_options.__annotations__ = {name: one.annotation for name, one in whole.parameters.items()}
+    return with_options
+
+
+class App(TyperGroup):
+    """A group of commands."""
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
+        """Run a command and exit: 0 if it is done, 1 if it was refused, 2 for wrong usage, 130 after Ctrl-C."""
+        words = sys.argv[1:] if args is None else list(args)
+        facts: Facts | None = None
+        code = DONE
+        with ExitStack() as stack:
+            if "--json" in words:
+                stack.enter_context(redirect_stdout(sys.stderr))
+            warned = stack.enter_context(messages())
+            try:
+                result = super().main(args, *rest, **{**extra, "standalone_mode": False})
+            except Exception as error:  # noqa: BLE001
+                message, code = _explain(error)
+                facts = {"error": message, **getattr(error, "facts", {})}
+                _print(error, message, with_traceback="--traceback" in words or bool(os.getenv("PNML_TRACEBACK")))
+            else:
+                if isinstance(result, int):  # the code of typer.Exit, as after --help
+                    code = result
+                else:
+                    facts = result
+        if "--json" in words and facts is not None:
+            typer.echo(json.dumps(as_json({**facts, "warnings": warned}), allow_nan=False, ensure_ascii=False))
+        sys.exit(code)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was chosen, and name what is kept after Ctrl-C."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Interrupted("no file was left half-written") from None
+
+
+def _explain(error: Exception) -> tuple[str, int]:
+    """Return an error as text, and the exit code."""
+    if isinstance(error, _UsageError):
+        return error.format_message(), USAGE  # type: ignore[attr-defined]
+    if isinstance(error, Interrupted):
+        return f"interrupted: {error}", INTERRUPTED
+    return one_line(error), REFUSED
+
+
+def _print(error: Exception, message: str, *, with_traceback: bool) -> None:
+    if with_traceback:
+        typer.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+    elif isinstance(error, Interrupted):
+        typer.echo(message, err=True)
+    elif message:  # empty if the error was to print the help
+        typer.secho(f"error: {message}", fg=typer.colors.RED, err=True)
+        if (context := getattr(error, "ctx", None)) is not None:
+            typer.echo(f"see: {context.command_path} --help", err=True)
+
+
+__all__ = ["App", "Facts", "Interrupted", "Refused", "common_options"]

@@ -1,0 +1,38 @@
+"""The options for networks of the zoo and image sets, shared by ``bench``, ``figures`` and ``train``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ModelOption = Annotated[
+    str, typer.Option("--model", help="The network: densenet-bc-100, resnet-34, resnet-20, wideresnet-40-2, ...")
+]
+IndOption = Annotated[str, typer.Option("--ind", help="The in-distribution set, as `cifar10`; see `pnml data list`.")]
+OodOption = Annotated[
+    str, typer.Option("--ood", help="The OOD sets with commas between: names, or paths of folders or .parquet files.")
+]
+DeviceOption = Annotated[
+    str, typer.Option("--device", help="Where to compute: auto, which is a GPU if there is one; cpu, cuda, cuda:1, ...")
+]
+LimitOption = Annotated[
+    int | None,
+    typer.Option("--limit", help="At most this many images of every set, evenly spaced, for a quick look."),
+]
+CheckpointOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--weights",
+        "--checkpoint",
+        help="Your own weights for the network, instead of the published ones.",
+        exists=True,
+        dir_okay=False,
+    ),
+]
+ResultsOption = Annotated[Path, typer.Option("--results", help="The folder of results written by `pnml bench`.")]
+StudyOption = Annotated[
+    str | None,
+    typer.Option("--study", help="The study; by default the only one, or `paper`.", show_default=False),
+]
