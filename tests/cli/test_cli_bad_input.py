@@ -222,12 +222,6 @@ def test_other_system_errors_are_printed(files: Files, monkeypatch: pytest.Monke
     assert "error: [Errno 13] Permission denied: 'detector.safetensors'" in fails(*words)
 
 
-def test_internal_errors_are_raised(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Detector, "save", None)
-    words = ["fit", "--embeddings", files / "train.npy", "--head", files / "head.npz", "--out", files / "d.safetensors"]
-    assert isinstance(run(*words).exception, TypeError)
-
-
 def test_calibrate_keeps_what_was_fitted(files: Files) -> None:
     path = files.fitted()
     before = load_file(path)

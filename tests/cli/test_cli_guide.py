@@ -1,46 +1,60 @@
-"""Every command of the guides runs and prints what the guide shows, up to the numbers."""
+"""Every snippet of the guides runs as a script in an empty folder, and prints what the guide shows, up to numbers."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from .cli_files import succeeds
-
-GUIDES = Path(__file__).parents[2] / "docs" / "guides"
-BLOCK = re.compile(r"^```(python|bash|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-@pytest.mark.parametrize(("guide", "expected_commands"), [("command-line.md", 4), ("images.md", 5)])
-def test_guide_shows_what_commands_print(
-    guide: str, expected_commands: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    namespace: dict[str, Any] = {}
-    printed, commands = "", 0
-    for language, text in BLOCK.findall((GUIDES / guide).read_text(encoding="utf-8")):
-        if language == "python":
-            if name := re.match(r"# (\w+\.py)\n", text):
-                (tmp_path / name[1]).write_text(text, encoding="utf-8")
-            exec(text, namespace)  # noqa: S102 - the project's own document
-        elif language == "bash":
-            commands += 1
-            printed = output_of(text)
-        else:
-            assert without_numbers(printed) == without_numbers(text)
-    assert commands == expected_commands
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```(python|bash|sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SHIM = '#!/bin/sh\nexec {python} -m pnml "$@"\n'
 
 
-def output_of(command: str) -> str:
-    words = command.split()
-    if words[0] == "pnml":
-        return succeeds(*words[1:])
-    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """A path on which ``pnml`` is this package, and ``pip`` and ``make`` do nothing."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name, text in {"pnml": SHIM.format(python=sys.executable), "pip": "#!/bin/sh\n", "make": "#!/bin/sh\n"}.items():
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    path = os.pathsep.join([str(programs), os.environ["PATH"]])
+    return {**os.environ, "PATH": path, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "COLUMNS": "80"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("page", "expected_scripts"), [("docs/guides/command-line.md", 6), ("docs/guides/images.md", 6), ("README.md", 2)]
+)
+def test_snippets_run_as_scripts(page: str, expected_scripts: int, tmp_path: Path, environment: dict[str, str]) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    printed, scripts = "", 0
+    for language, text in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
+        if language == "text":
+            if page != "README.md":  # its text is not of a command
+                assert without_numbers(printed) == without_numbers(text)
+        elif language in {"bash", "sh"}:
+            scripts += 1
+            printed = output_of(["bash", "-euo", "pipefail", "-c", text], folder, environment)
+        elif name := re.match(r"# (\w+\.py)\n", text):
+            (folder / name[1]).write_text(text, encoding="utf-8")
+        elif page != "README.md":  # its Python needs a model of the reader's
+            scripts += 1
+            (folder / "snippet.py").write_text(text, encoding="utf-8")
+            output_of([sys.executable, "snippet.py"], folder, environment)
+    assert scripts == expected_scripts
+
+
+def output_of(words: list[str], folder: Path, environment: dict[str, str]) -> str:
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{words}: {done.stderr}"
+    return done.stdout
 
 
 def without_numbers(text: str) -> str:

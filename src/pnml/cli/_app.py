@@ -83,7 +83,7 @@ class App(TyperGroup):
             except Exception as error:  # noqa: BLE001
                 message, code = _explain(error)
                 facts = {"error": message, **getattr(error, "facts", {})}
-                _print(error, message, with_traceback="--traceback" in words or bool(os.getenv("PNML_TRACEBACK")))
+                _print(error, message, with_traceback="--traceback" in words or _environment_says_yes())
             else:
                 if isinstance(result, int):  # the code of typer.Exit, as after --help
                     code = result
@@ -99,6 +99,10 @@ class App(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             raise Interrupted("no file was left half-written") from None
+
+
+def _environment_says_yes() -> bool:
+    return os.getenv("PNML_TRACEBACK", "").lower() in {"1", "true", "t", "yes", "y", "on"}
 
 
 def _explain(error: Exception) -> tuple[str, int]:

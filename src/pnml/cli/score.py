@@ -67,7 +67,8 @@ def score(
     samples, fitted = inputs.open_with_detector(detector, check_model=check_model)
     if by_layer and not fitted.layer_names:
         raise typer.BadParameter(f"{detector} reads the embedding alone", param_hint="--by-layer")
-    with if_interrupted("finished rows are kept; run the same command again to continue"):
+    parts = f"{out}.parts" if engine == "plain" else out
+    with if_interrupted(f"finished rows are kept in {parts}; run the same command again to continue"):
         if engine == "ray":
             from pnml.engines import ray
 
