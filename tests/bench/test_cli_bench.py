@@ -1,14 +1,23 @@
 from __future__ import annotations
 
+import json
 import re
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
+import torch
+from safetensors import safe_open
+from sklearn.metrics import roc_auc_score
 from typer.testing import CliRunner
 
+from pnml.bench import zoo
+from pnml.bench.data import load
 from pnml.bench.methods import ALL_METHODS, GROUPS
 from pnml.bench.store import load_study
 from pnml.cli import app
+from pnml.demo import assets
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,3 +99,91 @@ def test_help_has_an_example() -> None:
 def test_help_names_every_method() -> None:
     _, _, listed = call("--help").stdout.partition("The methods with commas between.")
     assert {*ALL_METHODS, *GROUPS} <= set(re.findall(r"[a-z][a-z-]+", listed.partition("[default: baseline]")[0]))
+
+
+def test_nothing_measured_is_an_error_with_the_reason(small_world: Path) -> None:
+    line = f"--model resnet-34 --ood uniform,gaussian --out {small_world} --limit 12 --device cpu"
+    done = call(line)
+    assert done.exit_code == 1
+    assert "error: nothing was measured, none of 2 cells could be run: ResNet-34, CIFAR-10 against" in done.stderr
+    assert "no resnet-34_cifar10 is published" in done.stderr
+    assert "pnml train trains a network, and --weights takes its file" in done.stderr
+    found = json.loads(call(f"{line} --json").stdout)
+    assert found["error"].startswith("nothing was measured")
+    assert (found["run"], found["not_run"]) == (0, 2)
+    assert {cell["scores"] for cell in found["cells"]} == {None}
+
+
+def test_json_has_the_numbers_of_the_store(small_world: Path) -> None:
+    done = call(f"--ood uniform,svhn --method baseline,gen --out {small_world} --limit 12 --device cpu --json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert (found["run"], found["not_run"], found["study"]) == (4, 0, "paper-limit-12")
+    stored = {result.key: result.scores for result in load_study(small_world, "paper-limit-12")}
+    for cell in found["cells"]:
+        scores = stored[cell["model"], cell["ind"], cell["ood"], cell["method"]]
+        assert scores is not None
+        assert cell["scores"] == asdict(scores.method)
+        assert cell["scores_with_pnml"] == (None if scores.plus_pnml is None else asdict(scores.plus_pnml))
+
+
+def test_resnet_20_is_the_network_of_the_demo(made_images: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("PNML_DATA", str(made_images))
+    monkeypatch.setenv("PNML_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("PNML_WEIGHTS", raising=False)
+    monkeypatch.chdir(tmp_path)
+    done = call("--model resnet-20 --ood svhn --method baseline,energy --limit 12 --device cpu --json")
+    assert done.exit_code == 0, done.output
+    (expected,) = (cell for cell in json.loads(done.stdout)["cells"] if cell["method"] == "baseline")
+    path = assets.verified_path(assets.WEIGHTS)
+    with safe_open(path, framework="pt") as file:
+        state, about = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
+    network = zoo.create("resnet-20", 10).eval()
+    network.load_state_dict(state)
+    mean, std = (torch.tensor(json.loads(about[name])).view(3, 1, 1) for name in ("mean", "std"))
+    scores = []
+    for name in ("cifar10", "svhn"):
+        pixels = torch.from_numpy(np.array(load(name, limit=12).images)).permute(0, 3, 1, 2)
+        with torch.no_grad():
+            scores.append(1 - network((pixels / 255 - mean) / std).double().softmax(dim=1).amax(dim=1).numpy())
+    truth = np.repeat([0, 1], [len(one) for one in scores])
+    assert expected["scores"]["auroc"] == pytest.approx(100 * roc_auc_score(truth, np.concatenate(scores)), abs=1e-6)
+    board = CliRunner().invoke(app, ["leaderboard", "--results", "results"])
+    assert board.exit_code == 0
+    assert "### ResNet-20, CIFAR-10\n" in board.stdout
+
+
+@pytest.mark.parametrize("command", ["report {}", "leaderboard --results {}", "tables --results {}"])
+def test_results_of_limited_runs_are_found(command: str, small_world: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(small_world.parent)
+    said = call(f"--ood uniform --method baseline,energy --out {small_world} --limit 12 --device cpu").stdout
+    assert f"pnml report {small_world} --study paper-limit-12" in said
+    words = command.format(small_world).split()
+    alone = CliRunner().invoke(app, words)
+    assert alone.exit_code == 0, alone.output
+    assert "shown is" not in alone.stderr
+    call(f"--ood gaussian --method baseline,energy --out {small_world} --device cpu")
+    both = CliRunner().invoke(app, words)
+    assert both.exit_code == 0, both.output
+    assert "shown is the study paper; --study chooses another: paper-limit-12" in both.stderr
+    chosen = CliRunner().invoke(app, [*words, "--study", "paper-limit-12"])
+    assert "shown is" not in chosen.stderr
+
+
+def test_leaderboard_of_one_method_says_why_there_is_none(small_world: Path) -> None:
+    call(f"--ood uniform --out {small_world} --device cpu")
+    done = CliRunner().invoke(app, ["leaderboard", "--results", str(small_world)])
+    assert done.exit_code == 1
+    assert "the study 'paper' has results of baseline alone, and a leaderboard compares several methods" in done.stderr
+
+
+def test_ctrl_c_names_where_finished_cells_are(small_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pnml.bench.runner.run", interrupt)
+    done = call(f"--ood uniform --out {small_world} --device cpu")
+    assert done.exit_code == 130
+    assert done.stderr == (
+        f"interrupted: finished cells are kept in {small_world / 'cells.csv'}; run the same command again to continue\n"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -103,3 +104,21 @@ def test_help_shows_an_example(command: str, monkeypatch: pytest.MonkeyPatch) ->
     done = CliRunner().invoke(figures_app, [command, "--help"])
     assert done.exit_code == 0
     assert f"pnml figures {command} --" in done.output
+
+
+@pytest.mark.parametrize("command", ["iris", "simulation", "histograms --ind cifar10 --ood svhn"])
+def test_without_matplotlib_one_line_says_how_to_install_it(
+    command: str, small_world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    done = CliRunner().invoke(figures_app, [*command.split(), "--out", str(small_world)])
+    assert done.exit_code == 1
+    expected = "error: pnml figures needs 'matplotlib', which is not installed: pip install 'pnml[plot]'\n"
+    assert done.stderr == expected
+    assert not small_world.exists()
+
+
+def test_json_lists_the_files(small_world: Path) -> None:
+    done = CliRunner().invoke(figures_app, ["simulation", "--out", str(small_world), "--json"])
+    expected = [str(small_world / f"simulation.{suffix}") for suffix in ("png", "svg")]
+    assert json.loads(done.stdout) == {"figures": expected, "warnings": []}
