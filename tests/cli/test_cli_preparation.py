@@ -135,11 +135,11 @@ def with_another():
 
 
 def test_transform_of_the_factory_has_to_be_that_of_fit(folder: Path) -> None:
-    (folder / "made_with_transform.py").write_text(MODULE + TRANSFORM)
+    (folder / "made_with_scales.py").write_text(MODULE + TRANSFORM)
     weights, path = ("--weights", "model.safetensors"), folder / "detector.safetensors"
 
     def model(name: str) -> tuple[str, ...]:
-        return ("--model", f"made_with_transform:{name}", *weights)
+        return ("--model", f"made_with_scales:{name}", *weights)
 
     succeeds("fit", *model("with_transform"), "--images", "train", "--out", path)
     assert Detector.load(path).preparation == {"channels": "RGB", "transform": "Scaled(255)"}
