@@ -35,8 +35,8 @@ from .rows import Matrix, genies, iris, regret_anew
 FRESH = np.random.default_rng(0).normal(scale=2, size=(30, 4))
 
 
-def searched(model: Any) -> Any:
-    return GridSearchCV(model, {"C": [0.1, 1.0]}, cv=2)
+def searched(model: Any, *, refit: bool = True) -> Any:
+    return GridSearchCV(model, {"C": [0.1, 1.0]}, cv=2, refit=refit)
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # of LogisticRegressionCV, about its next defaults
@@ -102,6 +102,7 @@ def test_sparsified_coefficients_are_the_same_coefficients() -> None:
         (LinearRegression(), "estimator is a LinearRegression"),
         (make_pipeline(StandardScaler(), GaussianNB()), "estimator is a GaussianNB"),
         (CalibratedClassifierCV(LogisticRegression(max_iter=1000), cv=2), "averages several calibrated copies"),
+        (searched(LogisticRegression(), refit=False), "GridSearchCV with refit=False fits no best model"),
         (RidgeClassifier(), "RidgeClassifier has no predict_proba, and a regret is a regret of probabilities"),
         (LinearSVC(), "LinearSVC has no predict_proba"),
         (Perceptron(), "Perceptron has no predict_proba"),

@@ -84,6 +84,7 @@ def test_clones_parameters_and_pickles() -> None:
     assert again.get_params()["estimator__logisticregression__C"] == 0.5
     changed = again.set_params(estimator__logisticregression__C=5.0).fit(X, y)
     assert (changed.regret(X) != classifier.regret(X)).any()
+    assert "PNMLClassifier" in changed._repr_html_()  # what a notebook shows
     restored = pickle.loads(pickle.dumps(classifier))  # noqa: S301 - own bytes
     assert (restored.regret(X) == classifier.regret(X)).all()
     assert (restored.is_ood(X) == classifier.is_ood(X)).all()

@@ -46,18 +46,11 @@ class RegretEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
 
     def is_ood(self, X: Any) -> Matrix:
         """Return whether the regret of each row exceeds the threshold of :meth:`calibrate`, shape (n,)."""
-        return np.asarray(self._threshold.is_ood(self._regret(X)))
+        return self._field(X, "is_ood")
 
     def p_value(self, X: Any) -> Matrix:
         """Return the share of in-distribution rows with a regret as large as that of each row, shape (n,)."""
-        return np.asarray(self._threshold.p_value(self._regret(X)))
-
-    @property
-    def _threshold(self) -> Threshold:
-        check_is_fitted(self)
-        if self.detector_.threshold is None:
-            raise ValueError("no threshold is set: call calibrate(X_held_out, false_alarm_rate=0.05) first")
-        return self.detector_.threshold
+        return self._field(X, "p_value")
 
     def _fit_estimator(self, X: Any, y: Any, sample_weight: Any) -> tuple[ModelParts, Any, Matrix | None]:
         """Set ``estimator_`` and return its parts, the rows as it takes them, and the checked weights."""
@@ -114,9 +107,17 @@ class RegretEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
             return X
         return validate_data(self, X, reset=False, accept_sparse="csr", dtype=FLOATS)
 
-    def _regret(self, X: Any, *, leave_one_out: bool = False) -> Matrix:
+    def _regret(self, X: Any) -> Matrix:
+        return self._field(X, "regret")
+
+    def _field(self, X: Any, name: str) -> Matrix:
+        """Return a field of the :class:`~pnml.Result` of rows, shape (n, ...)."""
         rows = self._rows(X)
-        return self._parts.regret(self.detector_, rows, leave_one_out=leave_one_out)
+        if name in {"is_ood", "p_value"} and self.detector_.threshold is None:
+            raise ValueError("no threshold is set: call calibrate(X_held_out, false_alarm_rate=0.05) first")
+        return np.concatenate(
+            [np.asarray(getattr(result, name)) for result in self._parts.results(self.detector_, rows)]
+        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -9,7 +9,6 @@ from scipy.sparse import issparse
 from sklearn.base import is_classifier
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils import resample
@@ -22,10 +21,14 @@ _TOLERANCE = 1e-3  # of a probability; some models compute in float32
 
 
 def unwrapped(model: Any) -> Any:
-    """Return the model inside a ``FrozenEstimator`` or a search: of a fitted search, the best model."""
-    while isinstance(model, (FrozenEstimator, GridSearchCV, RandomizedSearchCV)):
+    """Return the model inside a ``FrozenEstimator`` or a search such as ``GridSearchCV``: of a fitted one, the best."""
+    while isinstance(model, FrozenEstimator) or _is_search(model):
         model = getattr(model, "best_estimator_", model.estimator)
     return model
+
+
+def _is_search(model: Any) -> bool:
+    return hasattr(model, "estimator") and hasattr(model, "refit") and hasattr(model, "error_score")
 
 
 def take_apart(model: Any) -> ModelParts:
@@ -36,6 +39,8 @@ def take_apart(model: Any) -> ModelParts:
     >>> parts.weight.shape, parts.has_constant
     ((2, 2), True)
     """
+    if _is_search(model) and not hasattr(model, "best_estimator_"):
+        raise ValueError(f"{type(model).__name__} with refit={model.refit} fits no best model: expected refit=True")
     transformers: list[Any] = []
     model = unwrapped(model)
     while isinstance(model, Pipeline):

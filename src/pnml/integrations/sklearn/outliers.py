@@ -67,7 +67,7 @@ class PNMLOutlierDetector(OutlierMixin, RegretEstimator):  # type: ignore[misc] 
         else:
             parts, rows, weights = self._fit_estimator(X, y, sample_weight)
         self._fit_detector(parts, rows, weights)
-        regrets = self._regret(X, leave_one_out=self.contamination == "auto")
+        regrets = parts.regret_left_out(self.detector_, rows) if self.contamination == "auto" else self._regret(X)
         self.offset_ = weighted_quantile(-regrets.astype(np.float64), share, weights)
         return self
 

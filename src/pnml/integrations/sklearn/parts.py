@@ -19,6 +19,7 @@ from pnml.core.detector import Detector
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from pnml.core.result import Result
     from pnml.core.scaling import EmbeddingScale
 
 Matrix = np.ndarray[Any, Any]
@@ -142,19 +143,25 @@ class ModelParts:
             detector.partial_fit(embeddings, features=chunk.features)
         return detector
 
-    def regret(self, detector: Detector, X: Any, *, leave_one_out: bool = False) -> Matrix:
-        """Return the regrets of rows, shape (n,), or of training rows as if each had not been fitted on."""
+    def results(self, detector: Detector, X: Any) -> Iterator[Result]:
+        """Yield what a detector finds about rows, chunk by chunk."""
+        for chunk in self.chunks(X):
+            yield detector(chunk.embeddings, features=chunk.features)
+
+    def regret_left_out(self, detector: Detector, X: Any) -> Matrix:
+        """Return the regrets of training rows, each as if it had not been fitted on, shape (N,)."""
         return np.concatenate(
             [
-                np.asarray(detector.score(chunk.embeddings, features=chunk.features, leave_one_out=leave_one_out))
+                np.asarray(detector.score(chunk.embeddings, features=chunk.features, leave_one_out=True))
                 for chunk in self.chunks(X)
             ]
         )
 
     def predictive(self, detector: Detector, X: Any) -> Matrix:
         """Return the pNML probabilities q of rows, from the softmax of the model's own outputs, shape (n, C)."""
-        found = []
-        for chunk in self.chunks(X):
-            result = detector(chunk.embeddings, features=chunk.features)
-            found.append(theorem.predictive(theorem.log_softmax(result.logits), result.xtg, log=True))
-        return np.concatenate(found)
+        return np.concatenate(
+            [
+                theorem.predictive(theorem.log_softmax(result.logits), result.xtg, log=True)
+                for result in self.results(detector, X)
+            ]
+        )
