@@ -20,7 +20,10 @@ def checked_head(weight: Array, bias: Array | None) -> tuple[np.ndarray[Any, Any
     """
     weight = check_rows(to_numpy(as_array(weight)), None)
     if len(weight) < 2:
-        raise ValueError(f"expected at least two classes, got weight of shape {weight.shape}")
+        raise ValueError(
+            f"expected at least two classes, got weight of shape {weight.shape}. If its one row scores the second of "
+            "two classes, pass both: np.vstack([np.zeros_like(weight), weight]) and np.append(0, bias)"
+        )
     bias = np.zeros(len(weight)) if bias is None else to_numpy(as_array(bias))
     if bias.shape != (len(weight),):
         raise ValueError(f"bias must have one entry per class, {len(weight)}, got shape {bias.shape}")
