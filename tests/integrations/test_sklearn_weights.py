@@ -10,6 +10,7 @@ import sklearn
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
@@ -75,6 +76,18 @@ def test_weights_reach_a_pipeline_with_metadata_routing() -> None:
         routed = make_pipeline(scaler, model.set_fit_request(sample_weight=True))
         found = PNMLClassifier(routed).fit(X, y, sample_weight=WEIGHTS).regret(FRESH)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("routed", [False, True])
+def test_weights_reach_the_estimator_through_a_search(routed: bool) -> None:  # noqa: FBT001
+    X, y = iris()
+    with sklearn.config_context(enable_metadata_routing=routed):
+        classifier = PNMLClassifier(EXACT)
+        if routed:
+            classifier.set_fit_request(sample_weight=True).set_score_request(sample_weight=False)
+        search = GridSearchCV(classifier, {"estimator__C": [1.0]}, cv=3).fit(X, y, sample_weight=WEIGHTS)
+        expected = PNMLClassifier(EXACT).fit(X, y, sample_weight=WEIGHTS).regret(FRESH)
+    np.testing.assert_allclose(search.best_estimator_.regret(FRESH), expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize(

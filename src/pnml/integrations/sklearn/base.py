@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 from sklearn.utils import assert_all_finite, get_tags
@@ -72,9 +73,9 @@ class RegretEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         return parts, X, weights
 
     def _fitted_estimator(self, X: Any, y: Any, weights: Matrix | None) -> Any:
-        """Return a clone of the estimator, fitted; without labels a copy of the estimator, which must be fitted."""
+        """Return a clone of the estimator, fitted; without labels, or if frozen, a copy of it, which must be fitted."""
         model = LogisticRegression() if self.estimator is None else self.estimator
-        if y is not None:
+        if y is not None and not isinstance(model, FrozenEstimator):
             y = column_or_1d(y, warn=True)
             assert_all_finite(y, input_name="y")
             check_classification_targets(y)

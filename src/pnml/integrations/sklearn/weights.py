@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from sklearn import get_config
-from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import _check_sample_weight, has_fit_parameter
 
@@ -28,7 +27,7 @@ def checked_weights(sample_weight: Any, X: Any) -> Matrix | None:
 
 def fit_arguments(model: Any, weights: Matrix | None) -> dict[str, Matrix]:
     """Return the arguments of ``model.fit`` that carry the weights, for a pipeline those of its last step."""
-    if weights is None or isinstance(model, FrozenEstimator):
+    if weights is None:
         return {}
     name, last = model.steps[-1] if isinstance(model, Pipeline) else ("", model)
     if not has_fit_parameter(last, "sample_weight"):
