@@ -6,6 +6,8 @@ import logging
 import warnings
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from pnml.backend.arrays import Array, DeviceConstants, detached, namespace, to_compute
 from pnml.backend.rows import by_chunk, check_finite, check_shape, wide_dtype
 from pnml.backend.state import load_state, save_state
@@ -18,7 +20,7 @@ from pnml.core.float32_scorer import Float32Scorer, multiplies_in_float32
 from pnml.core.last_layer import checked_head, head_digest
 from pnml.core.model import ScoringModel
 from pnml.core.result import Result
-from pnml.core.rows import as_layers, check_features, join_layers
+from pnml.core.rows import as_layers, check_features, check_scored, join_layers
 from pnml.core.scaling import EMBEDDING_SCALES, LABEL_NOISE, EmbeddingScale, balanced_scales
 from pnml.core.scorer import Float64Scorer
 from pnml.core.subspace import Subspace
@@ -26,8 +28,6 @@ from pnml.core.subspace import Subspace
 if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
-
-    import numpy as np
 
     from pnml.core.depth import Geometry
 
@@ -276,7 +276,7 @@ class Detector:
     def score(
         self, embeddings: Array, *, features: Sequence[Array] | None = None, leave_one_out: bool = False
     ) -> Array:
-        """Return the regret in nats, shape (n,): larger = less trustworthy.
+        """Return the regret in nats, shape (n,): larger = less trustworthy; NaN for rows that are not finite.
 
         Embeddings in float64 are scored in float64. Embeddings in float32 or less are scored in float32, but for the
         rows whose rounding error might exceed 1 %, which are scored in float64, as are training rows left out.
@@ -317,6 +317,7 @@ class Detector:
                 has still been trained on them, so the realised rate is higher than asked for.
         """
         scores = self.score(embeddings, features=features, leave_one_out=leave_one_out)
+        check_scored(scores, embeddings, features)
         return self.set_threshold(scores, false_alarm_rate=false_alarm_rate, leave_one_out=leave_one_out)
 
     def set_threshold(self, scores: Array, *, false_alarm_rate: float = 0.05, leave_one_out: bool = False) -> Threshold:
@@ -333,8 +334,6 @@ class Detector:
 
     def _check_batch(self, embeddings: Array, features: Sequence[Array] | None) -> Batch:
         x = check_shape(embeddings, self.n_features)
-        if x.shape[0] == 0:
-            raise ValueError("expected at least one embedding, got none")
         layers = as_layers(features)
         if not self.correlation.count:
             self._check_fitted()
@@ -348,13 +347,16 @@ class Detector:
         few = joined is not None and joined.serves(rows)
         scorer = fast if fast is not None and not few and multiplies_in_float32(rows) else exact
         regret, trusted = scorer.score(rows, eps)
-        if not bool(trusted.all()):
-            check_finite(rows)
+        xp = namespace(rows)
+        with np.errstate(all="ignore"):
+            looks_finite = xp.isfinite(xp.sum(rows)) if self.feature_widths else True  # infinite ones may have a regret
+        if not bool(trusted.all() & looks_finite):
+            finite = xp.all(xp.isfinite(rows), axis=-1)
             if scorer is fast:
-                doubtful = ~trusted
-                xp = namespace(rows)
+                doubtful = ~trusted & finite
                 regret[doubtful] = xp.astype(exact.regret(rows[doubtful], eps), regret.dtype)
                 _LOG.debug("scored %d of %d rows in float64", int(doubtful.sum()), len(rows))
+            regret[~finite] = xp.nan
         return regret
 
     def _score_left_out(self, rows: Array, eps: float) -> Array:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import array_api_compat as compat
 import numpy as np
 
-from pnml.backend.arrays import namespace, to_numpy
+from pnml.backend.arrays import as_numpy_view, like, namespace, to_numpy
 from pnml.core.theorem import log_softmax
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from pnml.backend.arrays import Array
     from pnml.core.batch import Batch
     from pnml.core.calibration import Threshold
@@ -25,6 +28,17 @@ class Result:
 
     The regret is computed when the result is made, the other fields when they are first read. If the memory of the
     embeddings was overwritten in between, those that need the embeddings raise ``RuntimeError``.
+
+    A sample whose embedding or features are not finite has a regret of NaN, the smallest p-value, and is flagged. A
+    number, a slice, a mask or a list of numbers selects samples, and a loop goes over them: each is a result, too.
+
+    >>> from pnml import Detector
+    >>> detector = Detector(np.eye(2), np.zeros(2)).fit(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
+    >>> result = detector(np.array([[3.0, 0.0], [np.nan, 0.0]]))
+    >>> result[0]
+    Result(class 0 with probability 0.9526, regret 0.01549 nats)
+    >>> [len(result), len(result[:1]), result[np.isnan(result.regret)].regret]
+    [2, 1, array([nan])]
     """
 
     def __init__(
@@ -61,7 +75,8 @@ class Result:
     def probabilities(self) -> Array:
         """The model's own probabilities p, shape (n, C)."""
         xp = namespace(self.logits)
-        return xp.exp(log_softmax(xp.astype(self.logits, self.regret.dtype, copy=False)))
+        with np.errstate(invalid="ignore"):  # of logits that are not finite
+            return xp.exp(log_softmax(xp.astype(self.logits, self.regret.dtype, copy=False)))
 
     @cached_property
     def pnml_probabilities(self) -> Array:
@@ -114,10 +129,99 @@ class Result:
             table |= {"p_value": to_numpy(self.p_value), "is_ood": to_numpy(self.is_ood, bool)}
         return table
 
+    def __getitem__(self, index: Any) -> Result:
+        """Return the result of some of the samples: of one for a number, which is then the only one."""
+        if isinstance(index, slice):
+            return _Part(self, lambda values: values[index, ...])
+        foreign = compat.is_array_api_obj(index) and not isinstance(index, np.ndarray)
+        chosen = to_numpy(index, None) if foreign else np.asarray(index)
+        if chosen.ndim == 0:
+            return self[_slice_of(chosen, len(self))]
+        if chosen.ndim > 1 or not (chosen.dtype == bool or np.issubdtype(chosen.dtype, np.integer) or not len(chosen)):
+            raise IndexError(f"expected a number, a slice, a mask or a list of numbers, got {index!r}")
+        if chosen.dtype == bool and len(chosen) != len(self):
+            raise IndexError(f"a mask of {len(chosen)} entries does not fit {len(self)} samples")
+        numbers = np.flatnonzero(chosen) if chosen.dtype == bool else chosen.astype(np.int64)
+        if len(numbers) and not (-len(self) <= numbers.min() and numbers.max() < len(self)):
+            raise IndexError(f"expected numbers of samples below {len(self)}, got {int(numbers.max())}")
+        numbers %= max(1, len(self))
+        return _Part(self, lambda values: namespace(values).take(values, like(values, numbers), axis=0))
+
+    def __iter__(self) -> Iterator[Result]:
+        return (self[number : number + 1] for number in range(len(self)))
+
+    def to(self, device: Any) -> Result:
+        """Return the result with every field on a device, as the library of the fields names it."""
+        return _Part(self, lambda values: compat.to_device(values, device))
+
+    def cpu(self) -> Result:
+        """Return the result with every field in the memory of the host."""
+        return _Part(self, _on_host)
+
+    def numpy(self) -> Result:
+        """Return the result with every field as a NumPy array."""
+        return _Part(self, lambda values: as_numpy_view(_on_host(values)))
+
     def __repr__(self) -> str:
+        if len(self) == 1 and self.regret.ndim == 1 and self.prediction.ndim == 1:
+            return self._described()
         names = _FIELDS if self._threshold is None else _FIELDS + _DECIDED
         flagged = "" if self.is_ood is None else f", {int(to_numpy(self.is_ood).sum())} out-of-distribution"
         return f"Result({len(self)} samples{flagged}: {', '.join(names)})"
 
+    def _described(self) -> str:
+        """Return one line about the only sample."""
+        (row,) = zip(*(column.tolist() for column in self.to_table().values()), strict=True)
+        prediction, probability, _, regret, *decided = row
+        text = f"class {prediction} with probability {probability:.4g}, regret {regret:.4g} nats"
+        if decided:
+            p_value, is_ood = decided
+            text += f", p-value {p_value:.4g}: {'out-of-distribution' if is_ood else 'in-distribution'}"
+        return f"Result({text})"
+
     def _convert(self, values: Array) -> Array:
         return self._batch.convert(self._batch.finish(values))
+
+
+def _taken(name: str) -> Any:
+    """Return a field that is taken from the whole result when it is first read."""
+    return cached_property(lambda part: part.take(getattr(part.whole, name)))
+
+
+class _Part(Result):
+    """Some samples of a result, or all of them elsewhere.
+
+    Args:
+        whole: the result.
+        choose: makes a field of the part from one of the whole.
+    """
+
+    def __init__(self, whole: Result, choose: Callable[[Array], Array]) -> None:
+        self.whole, self._choose, self._threshold = whole, choose, whole._threshold  # noqa: SLF001 - its own class
+
+    def take(self, values: Array | None) -> Array | None:
+        """Return the field of the part for one of the whole."""
+        return None if values is None else self._choose(values)
+
+    regret, logits, prediction, probabilities = map(_taken, ("regret", "logits", "prediction", "probabilities"))
+    pnml_probabilities, xtg, leverage_by_layer = map(_taken, ("pnml_probabilities", "xtg", "leverage_by_layer"))
+    p_value, is_ood = map(_taken, _DECIDED)
+
+    def __len__(self) -> int:
+        return int(self.regret.shape[0])
+
+
+def _slice_of(index: np.ndarray[Any, Any], count: int) -> slice:
+    """Return the slice that holds one sample."""
+    if not np.issubdtype(index.dtype, np.integer):
+        raise IndexError(f"expected a number, a slice, a mask or a list of numbers, got {index}")
+    number = int(index)
+    if not -count <= number < count:
+        raise IndexError(f"expected the number of a sample below {count}, got {number}")
+    return slice(number % count, number % count + 1)
+
+
+def _on_host(values: Array) -> Array:
+    if compat.is_torch_array(values):
+        return values.cpu()
+    return to_numpy(values, None) if compat.is_cupy_array(values) else values

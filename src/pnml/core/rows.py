@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import array_api_compat as compat
 
 from pnml.backend.arrays import Array, like, namespace, to_numpy, working_dtype
-from pnml.backend.rows import check_shape
+from pnml.backend.rows import check_finite, check_shape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +40,13 @@ def join_layers(embeddings: Array, features: Sequence[Array]) -> Array:
         layers.append(layer if at_home else like(embeddings, to_numpy(layer)))
     dtype = working_dtype(xp, *layers)
     return xp.concat([xp.astype(layer, dtype, copy=False) for layer in layers], axis=1)
+
+
+def check_scored(scores: Array, embeddings: Array, features: Sequence[Array] | None = None) -> None:
+    """Raise ``ValueError`` that names the first row that is not finite, if one of its scores (n,) is no number."""
+    xp = namespace(scores)
+    if bool(xp.any(xp.isnan(scores))):
+        check_finite(join_layers(check_shape(embeddings, None), as_layers(features)))
 
 
 def check_features(widths: Sequence[int], fitted: Sequence[int]) -> None:

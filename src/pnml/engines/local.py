@@ -13,6 +13,7 @@ from pnml.backend.files import atomic_path
 from pnml.backend.progress import track
 from pnml.core.correlation import Correlation
 from pnml.core.detector import Detector
+from pnml.core.rows import check_scored
 from pnml.engines.ranges import local_ranges
 from pnml.engines.summary import Summary
 from pnml.io.fingerprint import fingerprint_detector
@@ -77,6 +78,7 @@ def calibrate(
         if len(chunk.ids):
             with locate_errors(chunk, samples.path, samples.layer_names):
                 found = detector.score(chunk.embeddings, features=chunk.features, leave_one_out=leave_one_out)
+                check_scored(found, chunk.embeddings, chunk.features)
             scores.append(to_numpy(found))
     check_decoded(samples, skipped)
     threshold = detector.set_threshold(
@@ -161,6 +163,7 @@ def score_rows(
         if len(chunk.ids):
             with locate_errors(chunk, samples.path, samples.layer_names):
                 result = detector(chunk.embeddings, features=chunk.features, logits=chunk.logits)
+                check_scored(result.regret, chunk.embeddings, chunk.features)
             tables.append(table.columns(chunk.ids, result))
         if chunk.stop in starts:
             rows = starts[chunk.stop], chunk.stop

@@ -60,17 +60,6 @@ def inputs_of(batch: Any, model: nn.Module, choose: ChooseInputs | None = None) 
     return tuple(_moved(x, device) for x in args), {name: _moved(x, device) for name, x in kwargs.items()}
 
 
-def sample_count(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
-    """Return how many samples the arguments of a model hold: the length of the first tensor, None if there is none."""
-    first = first_input(args, kwargs)
-    return None if first is None else len(first)
-
-
-def first_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
-    """Return the first tensor among the arguments of a model that has axes."""
-    return next((x for x in (*args, *kwargs.values()) if isinstance(x, Tensor) and x.ndim), None)
-
-
 class _Forward(NamedTuple):
     """What the ``forward`` of a model takes.
 

@@ -11,7 +11,9 @@ from torch import Tensor, nn
 from pnml.backend.progress import track
 from pnml.core.detector import Detector
 from pnml.core.last_layer import head_digest
-from pnml.pytorch.batches import as_loader, inputs_of, sample_count
+from pnml.core.rows import check_scored
+from pnml.pytorch.batches import as_loader, inputs_of
+from pnml.pytorch.call_inputs import empty_rows, explained_errors, input_ndim, sample_count
 from pnml.pytorch.changes import FittedWeights, refuse_changed, refuse_rounded, relation
 from pnml.pytorch.distributed import gather_over_ranks, is_first_rank
 from pnml.pytorch.fingerprint import fingerprint
@@ -107,6 +109,7 @@ class Guard(nn.Module):
         self.head_name = head
         self.found_layers: tuple[Layer, ...] | None = None
         self._weights = FittedWeights()
+        self._input_ndim: int | None = None
         self._wanted: str | tuple[str, ...] = layers if isinstance(layers, str) else tuple(layers) or "last"
         linear = linear_layers(self._plain)
         if head is not None and head not in linear:
@@ -195,7 +198,9 @@ class Guard(nn.Module):
 
         def score(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             _, embeddings, features = self.run(args, kwargs)
-            parts.append(detector.score(embeddings, features=features, leave_one_out=leave_one_out).cpu())
+            scores = detector.score(embeddings, features=features, leave_one_out=leave_one_out)
+            check_scored(scores, embeddings, features)
+            parts.append(scores.cpu())
 
         self._each_batch(loader, score, "calibrate", progress=progress)
         scores = gather_over_ranks(torch.cat(parts))
@@ -207,7 +212,10 @@ class Guard(nn.Module):
         """Run the model on what it takes, and return its logits with regrets, p-values and decisions."""
         detector = self.fitted()
         self.warn_if_changed(stacklevel=5)
-        with self.eval_no_grad():
+        if sample_count(args, kwargs) == 0:
+            embeddings, *features = empty_rows(self.model, (detector.n_features, *detector.feature_widths))
+            return detector(embeddings, features=features)
+        with self.eval_no_grad(), explained_errors(args, kwargs, self._input_ndim):
             logits, embeddings, features = self.run(args, kwargs)
             return detector(embeddings, features=features, logits=logits)
 
@@ -285,7 +293,7 @@ class Guard(nn.Module):
                     continue
                 if not found:
                     self.find(args, kwargs)
-                    found = True
+                    found, self._input_ndim = True, input_ndim(args, kwargs)
                 try:
                     consume(args, kwargs)
                 except ValueError as error:

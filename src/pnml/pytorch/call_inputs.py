@@ -1,0 +1,68 @@
+"""The arguments of one call of a model: how many samples they hold, and what is said when they are no batch."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from pnml.pytorch.batches import device_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+def sample_count(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
+    """Return how many samples the arguments of a model hold: the length of the first tensor, None if there is none."""
+    first = _first_tensor(args, kwargs)
+    return None if first is None else len(first)
+
+
+def input_ndim(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
+    """Return how many axes the first tensor among the arguments of a model has, None if there is none."""
+    first = _first_tensor(args, kwargs)
+    return None if first is None else first.ndim
+
+
+def empty_rows(model: nn.Module, widths: Sequence[int]) -> list[Tensor]:
+    """Return the embeddings and features of no samples, as a model would give them."""
+    dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
+    return [torch.empty(0, width, dtype=dtype, device=device_of(model)) for width in widths]
+
+
+@contextmanager
+def explained_errors(args: tuple[Any, ...], kwargs: dict[str, Any], fitted_ndim: int | None) -> Iterator[None]:
+    """Say what to pass instead where a model fails on arguments that are no batch of inputs.
+
+    Args:
+        args: the positional arguments of the call.
+        kwargs: the keyword arguments.
+        fitted_ndim: how many axes the first input had when the guard was fitted, None if that is not known.
+    """
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
+        if advice := _advice(args, kwargs, fitted_ndim):
+            raise ValueError(f"the guard was called with {advice}") from error
+        raise
+
+
+def _advice(args: tuple[Any, ...], kwargs: dict[str, Any], fitted_ndim: int | None) -> str | None:
+    given, first = args[0] if args else None, _first_tensor(args, kwargs)
+    if hasattr(given, "keys"):
+        return f"one {type(given).__name__}: pass its entries without the labels by name, guard(**batch)"
+    if isinstance(given, (tuple, list)):
+        return f"one {type(given).__name__}: pass the model's inputs, guard(batch[0])"
+    if first is not None and fitted_ndim is not None and first.ndim == fitted_ndim - 1:
+        axes = ", ".join(["1", *map(str, first.shape)])
+        return f"an input of shape {tuple(first.shape)}, without the axis of samples: pass x[None], of shape ({axes})"
+    return None
+
+
+def _first_tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
+    """Return the first tensor among the arguments of a model that has axes."""
+    return next((x for x in (*args, *kwargs.values()) if isinstance(x, Tensor) and x.ndim), None)
