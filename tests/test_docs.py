@@ -21,8 +21,8 @@ import torch
 
 model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
 images = torch.rand(100, 3, 4, 4)
-train_set = val_set = torch.utils.data.TensorDataset(images)
-train_loader = val_loader = torch.utils.data.DataLoader(train_set, batch_size=20)
+train_set, val_set = (torch.utils.data.TensorDataset(torch.rand(100, 3, 4, 4)) for _ in range(2))
+train_loader, val_loader = (torch.utils.data.DataLoader(data, batch_size=20) for data in (train_set, val_set))
 """
 
 _BLOCK = re.compile(

@@ -81,7 +81,7 @@ def spy(method: Callable[..., Any], seen: list[int]) -> Callable[..., Any]:
 
 def test_embeddings_are_read_in_chunks(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    for owner, name in ((Detector, "partial_fit"), (Detector, "score"), (Detector, "__call__")):
+    for owner, name in ((Detector, "partial_fit"), (Detector, "calibration_scores"), (Detector, "__call__")):
         monkeypatch.setattr(owner, name, spy(getattr(owner, name), seen))
     path = files.fitted(calibrated=True)
     succeeds("score", path, "--embeddings", files / "new.npy", "--out", files / "scores.csv")

@@ -70,7 +70,7 @@ def test_every_field_is_what_its_definition_gives(scale: Any, rank: int, count: 
 def test_the_shorthands_give_the_fields_of_the_result() -> None:
     weight, bias, train, x = problem()
     detector = Detector(weight, bias).fit(train)
-    threshold = detector.calibrate(train)
+    threshold = detector.calibrate(train, leave_one_out=True)
     result = detector(x)
     assert (detector.score(x) == result.regret).all()
     assert (detector.predict_proba(x) == result.pnml_probabilities).all()
@@ -150,7 +150,7 @@ def test_all_scales_but_natural_ignore_length(scale: Any) -> None:
 def test_an_embedding_of_norm_zero_gets_the_largest_regret_and_is_flagged(scale: Any, dtype: Any, tiny: float) -> None:
     weight, bias, train, _ = problem()
     detector = Detector(weight, bias, embedding_scale=scale).fit(train)
-    detector.calibrate(train, false_alarm_rate=0.01)
+    detector.calibrate(train, false_alarm_rate=0.01, leave_one_out=True)
     result = detector(np.vstack([train[:1], np.full((1, 12), tiny)]).astype(dtype))
     np.testing.assert_allclose(result.regret[1], math.log(5), rtol=1e-7)
     assert result.xtg[1] == 1
@@ -207,7 +207,7 @@ def test_arrays_of_any_library_come_out_as_they_went_in(library: str, dtype: str
         dtype = "float32"  # all that JAX has unless told otherwise
     convert = LIBRARIES[library]
     detector = Detector(convert(weight.astype(dtype)), convert(bias.astype(dtype))).fit(convert(train.astype(dtype)))
-    detector.calibrate(convert(train.astype(dtype)))
+    detector.calibrate(convert(train.astype(dtype)), leave_one_out=True)
     assert detector.embedding_length == pytest.approx(length, rel=1e-6)
     np.testing.assert_allclose(detector.scaled_head[1], scaled, rtol=1e-5)
     expected = expected_of(detector, train, x)
@@ -320,7 +320,7 @@ def test_head_digest_tells_heads_apart_but_not_their_dtypes() -> None:
 def test_the_table_has_one_column_per_quantity(tmp_path: Path) -> None:
     weight, bias, train, x = problem()
     detector = Detector(weight, bias).fit(train)
-    detector.calibrate(train)
+    detector.calibrate(train, leave_one_out=True)
     result = detector(torch.tensor(x))
     table = pa.table(result.to_table())
     assert table.column_names == ["prediction", "probability", "xtg", "regret", "p_value", "is_ood"]
@@ -348,8 +348,8 @@ def test_the_file_is_plain_safetensors_with_readable_metadata(tmp_path: Path, sc
     if scale == "auto":
         parts = itertools.product(("eigenvalues", "eigenvectors", "typical"), ("0", "background"))
         geometry = {f"{name}.{key}" for name, key in parts} | {"class_counts", "class_sums"}
-        geometry |= {"sample", "sample_keys", "sample_classes"}
-    assert set(kept) == {"bias", "weight"} | geometry
+        geometry |= {"sample_classes"}
+    assert set(kept) == {"bias", "weight", "sample", "sample_keys"} | geometry
     with safe_open(tmp_path / "detector.safetensors", framework="numpy") as file:
         info = json.loads(file.metadata()["info"])
     assert (info["count"], info["embedding_scale"], info["head_digest"]) == (200, scale, detector.head_digest)
@@ -364,7 +364,7 @@ def test_the_file_is_plain_safetensors_with_readable_metadata(tmp_path: Path, sc
 def test_fields_of_overwritten_embeddings_raise_instead_of_describing_others(convert: Any, field: str) -> None:
     weight, bias, train, x = problem()
     detector = Detector(weight, bias).fit(train)
-    detector.calibrate(train)
+    detector.calibrate(train, leave_one_out=True)
     buffer = convert(x)
     result, expected = detector(buffer), detector(x)
     buffer[:] = convert(x[::-1].copy())

@@ -1,11 +1,19 @@
-"""Text about a threshold."""
+"""Text about a threshold, and tables of text."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pnml.core.calibration import Threshold
+
+_MOST_CLASSES = 40
+_NOTES = {
+    "leave-one-out": "the network was trained on these samples, so expect to flag more: hold some out if you can",
+    "not held-out": "training rows were recognised among these samples, so expect to flag more: calibrate on others",
+}
 
 
 def describe_threshold(threshold: Threshold) -> list[str]:
@@ -18,20 +26,68 @@ def describe_threshold(threshold: Threshold) -> list[str]:
     set from 99 held-out samples to flag 5% of in-distribution samples on average
     this one flags 1.7% to 10.0% of them with 95% confidence
     """
+    rate = _percent(threshold.false_alarm_rate)
+    set_from = f"set from {threshold.count:,} {threshold.source} samples to flag {rate} of in-distribution samples"
+    note = [_NOTES[threshold.source]] if threshold.source in _NOTES else []
+    if threshold.by is not None:
+        own = sum(one.is_own for one in threshold.classes)
+        return [
+            f"by predicted class: {own:,} of {threshold.n_classes:,} classes have one of their own",
+            f"{set_from} of each such class on average",
+            f"{threshold.value:.6g} nats, set from all samples, for the other classes",
+            *note,
+        ]
     low, high = threshold.interval
-    rate, confidence = (f"{100 * share:.4g}%" for share in (threshold.false_alarm_rate, threshold.confidence))
-    lines = [
+    return [
         f"{threshold.value:.6g} nats: a sample with a larger regret is called out-of-distribution",
-        f"set from {threshold.count:,} {threshold.source} samples to flag {rate} of in-distribution samples on average",
-        f"this one flags {low:.1%} to {high:.1%} of them with {confidence} confidence",
+        f"{set_from} on average",
+        f"this one flags {low:.1%} to {high:.1%} of them with {_percent(threshold.confidence)} confidence",
+        *note,
     ]
-    if threshold.source == "leave-one-out":
-        lines.append("the network was trained on these samples, so expect to flag more: hold some out if you can")
-    return lines
+
+
+def describe_classes(threshold: Threshold) -> list[str]:
+    """Return a table of what the threshold means for each predicted class; of many, for those flagged most.
+
+    >>> from pnml.core.calibration import calibrate
+    >>> threshold = calibrate([0.1] * 90 + [0.7] * 9, predictions=[0] * 92 + [1] * 7, false_alarm_rate=0.2)
+    >>> for line in describe_classes(threshold):
+    ...     print(line)
+    calibration samples of each predicted class, and where its false-alarm rate lies with 95% confidence
+    class  samples  flagged  threshold               false alarms
+    0           92        2        0.1     0.3% to 7.6%, measured
+    1            7        7        0.1  59.0% to 100.0%, measured
+    class 1 is flagged more often than 20%: pnml calibrate --by prediction sets a threshold for each class
+    """
+    shown = sorted(threshold.classes, key=lambda one: one.interval, reverse=True)[:_MOST_CLASSES]
+    rows = [("class", "samples", "flagged", "threshold", "false alarms")]
+    for one in sorted(shown, key=lambda one: one.prediction):
+        low, high = one.interval
+        rate = f"{low:.1%} to {high:.1%}, {'guaranteed' if one.is_own else 'measured'}"
+        rows.append((str(one.prediction), f"{one.count:,}", f"{one.flagged:,}", f"{one.value:.6g}", rate))
+    which = "each predicted class"
+    if len(threshold.classes) > _MOST_CLASSES:
+        which = f"the {_MOST_CLASSES} most flagged of {threshold.n_classes:,} predicted classes"
+    confidence = _percent(threshold.confidence)
+    words = f"calibration samples of {which}, and where its false-alarm rate lies with {confidence} confidence"
+    return [words, *aligned(rows), *advise(threshold)]
+
+
+def advise(threshold: Threshold) -> list[str]:
+    """Return a line that names the predicted classes that one threshold for all flags more often than asked for."""
+    often = [one.prediction for one in threshold.classes if one.interval[0] > threshold.false_alarm_rate]
+    if threshold.by is not None or not often:
+        return []
+    named = ", ".join([*map(str, often[:5]), *["..."] * bool(often[5:])])
+    which, rate = (
+        f"class {named} is" if len(often) == 1 else f"classes {named} are",
+        _percent(threshold.false_alarm_rate),
+    )
+    return [f"{which} flagged more often than {rate}: pnml calibrate --by prediction sets a threshold for each class"]
 
 
 def threshold_facts(threshold: Threshold) -> dict[str, Any]:
-    """Return the threshold, how it was set, and the false alarms to expect.
+    """Return the threshold, how it was set, and the false alarms to expect, of all classes and of each.
 
     >>> from pnml.core.calibration import calibrate
     >>> threshold_facts(calibrate([0.1] * 94 + [0.7] * 5, false_alarm_rate=0.05))["value"]
@@ -44,4 +100,33 @@ def threshold_facts(threshold: Threshold) -> dict[str, Any]:
         "confidence": threshold.confidence,
         "source": threshold.source,
         "samples": threshold.count,
+        "by": threshold.by,
+        "classes": [
+            {
+                "class": one.prediction,
+                "samples": one.count,
+                "flagged": one.flagged,
+                "value": one.value,
+                "interval": one.interval,
+                "own": one.is_own,
+            }
+            for one in threshold.classes
+        ],
     }
+
+
+def aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return lines of a table: the first column aligned left, the others right.
+
+    >>> aligned([("layer", "width"), ("embedding", "64")])
+    ['layer      width', 'embedding     64']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join([f"{row[0]:<{widths[0]}}", *(f"{cell:>{n}}" for cell, n in zip(row[1:], widths[1:], strict=True))])
+        for row in rows
+    ]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.4g}%"

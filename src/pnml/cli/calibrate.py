@@ -6,7 +6,8 @@ import typer
 
 from pnml.cli import _inputs as options
 from pnml.cli._app import Facts
-from pnml.cli._words import describe_threshold, threshold_facts
+from pnml.cli._words import advise, describe_classes, describe_threshold, threshold_facts
+from pnml.core.calibration import By
 from pnml.engines import local
 
 
@@ -26,6 +27,10 @@ def calibrate(
             "--leave-one-out", help="The samples are the training set; score each as if it had been left out."
         ),
     ] = False,
+    by: Annotated[
+        By | None,
+        typer.Option(help="prediction: keep the rate for every predicted class that has enough samples."),
+    ] = None,
     size: options.SizeOption = None,
     mean: options.MeanOption = None,
     std: options.StdOption = None,
@@ -37,19 +42,27 @@ def calibrate(
 
     At most --false-alarm-rate of fresh in-distribution samples will be flagged on average. The threshold is written
     into the detector's file. If no samples were held out, --leave-one-out uses the training set; the network was
-    trained on it, so more fresh samples are flagged than requested.
+    trained on it, so more fresh samples are flagged than requested. Samples that are recognised as training rows
+    without it are reported.
+
+    The rate is an average over all classes, and a rare class may be flagged far more often. --by prediction sets one
+    threshold for each predicted class that has enough samples; the others share one.
 
     Example: `pnml calibrate detector.safetensors --embeddings held_out.npy --false-alarm-rate 0.05`
+
+    Example: `pnml calibrate detector.safetensors --embeddings held_out.npy --by prediction`
     """
     if not 0 < false_alarm_rate < 1:
         raise typer.BadParameter(f"{false_alarm_rate} does not lie between 0 and 1", param_hint="--false-alarm-rate")
     inputs = options.Inputs(embeddings, images, model, weights, size, mean, std, batch_size, strict)
     samples, fitted = inputs.open_with_detector(detector, check_model=check_model)
     threshold, skipped = local.calibrate(
-        samples, fitted, false_alarm_rate=false_alarm_rate, leave_one_out=leave_one_out
+        samples, fitted, false_alarm_rate=false_alarm_rate, leave_one_out=leave_one_out, by=by
     )
     options.list_skipped(skipped, samples)
     fitted.save(detector)
     typer.echo("threshold " + "\n".join(describe_threshold(threshold)))
+    for line in advise(threshold) if by is None else describe_classes(threshold):
+        typer.echo(line)
     typer.echo(f"wrote it into {detector}")
     return {"detector": detector, "input": samples.path, "threshold": threshold_facts(threshold), "skipped": skipped}

@@ -8,7 +8,7 @@ from safetensors import safe_open
 from pnml.cli._app import Facts
 from pnml.cli._inputs import DetectorFile
 from pnml.cli._spectrum import describe, describe_as_facts, draw
-from pnml.cli._words import describe_threshold, threshold_facts
+from pnml.cli._words import aligned, describe_classes, describe_threshold, threshold_facts
 from pnml.core.detector import Detector
 from pnml.io.preparation_record import describe_preparation
 from pnml.io.scores import layer_labels
@@ -36,6 +36,7 @@ def inspect(detector: DetectorFile) -> Facts:
         "threshold": "\n".join(
             ["none: pnml calibrate sets one"] if threshold is None else describe_threshold(threshold)
         ),
+        **({"classes": "\n".join(describe_classes(threshold))} if threshold is not None and threshold.classes else {}),
     }
     for name, fact in facts.items():
         first, *rest = fact.split("\n")
@@ -103,13 +104,8 @@ def _layers(held: Detector) -> dict[str, str]:
         limit = "none" if layer["limit"] is None else f"{layer['limit']:.3g}"
         numbers = f"{layer['width']:,}", f"{layer['parameters']:,.1f}", f"{layer['ridge']:.3g}"
         rows.append((layer["name"], *numbers, limit))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join([f"{row[0]:<{widths[0]}}", *(f"{cell:>{n}}" for cell, n in zip(row[1:], widths[1:], strict=True))])
-        for row in rows
-    ]
     words = "parameters in effect, the ridge, and the leverage above which an earlier layer has a say"
-    return {"layers": "\n".join([words, *lines])}
+    return {"layers": "\n".join([words, *aligned(rows)])}
 
 
 def _coloured(line: str) -> Text:

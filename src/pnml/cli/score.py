@@ -95,7 +95,8 @@ def _print_summary(summary: Summary, detector: Detector) -> None:
     if detector.threshold is None:
         typer.echo("no threshold is set, so no p_value and is_ood: pnml calibrate sets one")
     else:
+        limit = f"{detector.threshold.value:.6g}" if detector.threshold.by is None else "that of their predicted class"
         typer.echo(
             f"{summary.flagged:,} ({summary.flagged / summary.rows:.1%}) flagged as out-of-distribution, "
-            f"with a regret above {detector.threshold.value:.6g}"
+            f"with a regret above {limit}"
         )

@@ -2,20 +2,38 @@
 
 Split conformal prediction: of n scores of in-distribution data that the detector was not fitted on, take the k-th
 smallest with ``k = ⌈(n + 1)(1 − α)⌉``. A fresh in-distribution score exceeds it with probability at most α, whatever
-the distribution of the scores. That is an average over calibration sets; for the one at hand the realised false-alarm
-rate follows a Beta(n + 1 − k, k) distribution (ties only lower it), whose central interval is reported beside it.
+the distribution of the scores. That is an average over calibration sets and over all classes; for the calibration set
+at hand the realised false-alarm rate follows a Beta(n + 1 − k, k) distribution (ties only lower it), whose central
+interval is reported beside it. With ``by="prediction"`` the same is done within each predicted class.
 """
 
 from __future__ import annotations
 
-import math
+import warnings
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from pnml.backend.arrays import Array, DeviceConstants, as_array, namespace, to_numpy
-from pnml.core.beta import beta_quantile
+from pnml.backend.arrays import (
+    Array,
+    DeviceConstants,
+    as_array,
+    is_real_floating,
+    like,
+    namespace,
+    to_compute,
+    to_numpy,
+)
+from pnml.core.by_class import ClassGroups, ClassThreshold, check_predictions, class_thresholds, count_below
+from pnml.core.conformal import flagged_ranks, guaranteed_interval, least_count
+
+By: TypeAlias = Literal["prediction"]
+
+
+class PooledClassesWarning(UserWarning):
+    """Some predicted classes have too few calibration samples for a threshold of their own."""
 
 
 @dataclass(frozen=True)
@@ -23,12 +41,17 @@ class Threshold:
     """A calibrated threshold on the regret and how it was set.
 
     Attributes:
-        value: regret in nats; a sample is out-of-distribution when its regret is larger.
+        value: regret in nats; a sample is out-of-distribution when its regret is larger. With ``by="prediction"`` this
+            is the threshold of classes that have none of their own; see ``classes``.
         false_alarm_rate: the target α, the expected share of in-distribution samples flagged is at most this.
-        interval: where the realised false-alarm rate lies with probability ``confidence``.
-        confidence: the coverage of ``interval``.
-        source: "held-out" or "leave-one-out".
+        interval: where the realised false-alarm rate of ``value``, over all classes, lies with probability
+            ``confidence``.
+        confidence: the coverage of ``interval``, and of the intervals of classes.
+        source: "held-out", "leave-one-out", or "not held-out" if training rows were recognised.
         scores: the sorted in-distribution scores it was set from, for p-values.
+        by: "prediction" if every predicted class with enough calibration samples has a threshold of its own.
+        predictions: the predicted class of each of ``scores``; None where it is not known.
+        n_classes: the number C of classes; 0 where predictions are not known.
     """
 
     value: float
@@ -37,28 +60,79 @@ class Threshold:
     confidence: float
     source: str
     scores: np.ndarray[Any, Any] = field(repr=False, compare=False)
+    by: By | None = None
+    predictions: np.ndarray[Any, Any] | None = field(default=None, repr=False, compare=False)
+    n_classes: int = field(default=0, repr=False, compare=False)
 
     @property
     def count(self) -> int:
         """How many scores the threshold was set from."""
         return len(self.scores)
 
-    def p_value(self, scores: Array) -> Array:
+    @cached_property
+    def classes(self) -> tuple[ClassThreshold, ...]:
+        """What the threshold means for each predicted class; empty where predictions are not known.
+
+        Classes without a threshold of their own have the pooled one, and the false-alarm rate that the calibration
+        samples show for it.
+        """
+        if self.predictions is None:
+            return ()
+        values, is_own = np.full(self.n_classes, self.value), np.zeros(self.n_classes, dtype=bool)
+        if self.groups is not None:
+            values, is_own = self.groups.values, self.groups.group_of_class > 0
+        rates = {"false_alarm_rate": self.false_alarm_rate, "confidence": self.confidence}
+        return class_thresholds(self.scores, self.predictions, values, is_own, **rates)
+
+    @cached_property
+    def groups(self) -> ClassGroups | None:
+        """The calibration scores in groups by predicted class; None without ``by``."""
+        if self.by is None or self.predictions is None:
+            return None
+        return ClassGroups(self.scores, self.predictions, self.n_classes, self.false_alarm_rate, self.value)
+
+    def p_value(self, scores: Array, predictions: Array | None = None) -> Array:
         """Return the conformal p-value of each score: the share of calibration scores at least as large, in (0, 1].
+
+        A score that is no number has the smallest p-value.
+
+        Args:
+            scores: regrets, shape (n,).
+            predictions: the predicted class of each; needed with ``by="prediction"``, where a sample is compared with
+                the calibration samples of its class if these are enough.
 
         >>> threshold = calibrate(np.arange(99.0), false_alarm_rate=0.05)
         >>> threshold.p_value(np.array([-1.0, 97.5, 1000.0]))
         array([1.  , 0.02, 0.01])
         """
-        scores = as_array(scores)
-        xp = namespace(scores)
-        (held,) = self._constants.to(scores)
-        below = xp.searchsorted(held, scores, side="left")
-        return xp.astype(1 + self.count - below, scores.dtype) / (self.count + 1)
+        given, scores = _computable(scores)
+        if self.groups is not None:
+            found = self.groups.p_value(scores, self._needed(predictions))
+        else:
+            (held,) = self._constants.to(scores)
+            as_large = 1 + self.count - count_below(held, scores)
+            found = namespace(scores).astype(as_large, scores.dtype) / (self.count + 1)
+        return found if scores is given else like(given, found)
 
-    def is_ood(self, scores: Array) -> Array:
-        """Return whether each score exceeds the threshold; a score that is no number does."""
-        return ~(as_array(scores) <= self.value)
+    def is_ood(self, scores: Array, predictions: Array | None = None) -> Array:
+        """Return whether each score exceeds the threshold; a score that is no number does.
+
+        Args:
+            scores: regrets, shape (n,).
+            predictions: the predicted class of each; needed with ``by="prediction"``.
+        """
+        given, scores = _computable(scores)
+        limit = self.value if self.groups is None else self.groups.threshold(scores, self._needed(predictions))
+        found = ~(scores <= limit)
+        return found if scores is given else like(given, found)
+
+    def _needed(self, predictions: Array | None) -> Array:
+        if predictions is None:
+            raise ValueError(
+                "the threshold depends on the predicted class: pass predictions, "
+                "threshold.is_ood(result.regret, result.prediction)"
+            )
+        return predictions
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_constants", DeviceConstants(self.scores))
@@ -67,38 +141,92 @@ class Threshold:
 
 
 def calibrate(
-    scores: Array, *, false_alarm_rate: float = 0.05, confidence: float = 0.95, source: str = "held-out"
+    scores: Array,
+    *,
+    predictions: Array | None = None,
+    n_classes: int | None = None,
+    by: By | None = None,
+    false_alarm_rate: float = 0.05,
+    confidence: float = 0.95,
+    source: str = "held-out",
 ) -> Threshold:
     """Set a threshold from in-distribution scores so that at most ``false_alarm_rate`` of fresh ones exceed it.
 
     Args:
         scores: regrets of in-distribution samples, shape (n,).
+        predictions: their predicted classes, shape (n,), for false-alarm rates by class.
+        n_classes: the number of classes; the largest of ``predictions`` plus 1 when left out.
+        by: "prediction" sets a threshold for every predicted class that has enough samples. The others share the one of
+            all samples, which a :class:`PooledClassesWarning` and ``Threshold.classes`` say.
         false_alarm_rate: α in (0, 1).
         confidence: coverage of the interval given for the realised rate.
         source: where the scores come from, recorded in the result.
 
     >>> calibrate(np.arange(99.0), false_alarm_rate=0.05).value
     94.0
+    >>> threshold = calibrate(np.arange(99.0), predictions=np.arange(99) // 50, by="prediction")
+    >>> [(found.prediction, found.count, found.value) for found in threshold.classes]
+    [(0, 50, 48.0), (1, 49, 97.0)]
     """
     for name, share in (("false_alarm_rate", false_alarm_rate), ("confidence", confidence)):
         if not 0 < share < 1:
             raise ValueError(f"{name} must lie between 0 and 1, got {share}")
+    if by not in {None, "prediction"}:
+        raise ValueError(f'by must be "prediction" or None, got {by!r}')
+    if by is not None and predictions is None:
+        raise ValueError('by="prediction" needs the predicted class of every score: pass predictions, shape (n,)')
     values = to_numpy(as_array(scores))
     if values.ndim != 1:
         raise ValueError(f"expected scores of shape (n,), got shape {values.shape}")
     if not np.isfinite(values).all():
         bad = int(np.isfinite(values).argmin())
         raise ValueError(f"score {bad} is {values[bad]}: calibration scores must be finite")
-    held = np.sort(values)
-    n = len(held)
-    # (n + 1) α counts whole flagged ranks; the slack keeps 0.05 * 100 from losing one to rounding.
-    flagged = min(n, math.floor((n + 1) * false_alarm_rate * (1 + 1e-12)))
+    n = len(values)
+    flagged = flagged_ranks(n, false_alarm_rate)
     if flagged < 1:
         raise ValueError(
             f"{n} calibration samples cannot support a false-alarm rate of {false_alarm_rate}: use at least "
-            f"{math.ceil((1 - 1e-12) / false_alarm_rate) - 1} samples or a higher rate"
+            f"{least_count(false_alarm_rate)} samples or a higher rate"
         )
-    k = n + 1 - flagged
-    tail = (1 - confidence) / 2
-    interval = (beta_quantile(tail, flagged, k), beta_quantile(1 - tail, flagged, k))
-    return Threshold(float(held[k - 1]), false_alarm_rate, interval, confidence, source, held)
+    order = np.argsort(values, kind="stable")
+    held, classes = values[order], None
+    if predictions is not None:
+        classes = _checked(predictions, n, n_classes)[order]
+        n_classes = int(classes.max()) + 1 if n_classes is None else n_classes
+    interval = guaranteed_interval(flagged, n, confidence)
+    threshold = Threshold(
+        float(held[n - flagged]), false_alarm_rate, interval, confidence, source, held, by, classes, n_classes or 0
+    )
+    if by is not None:
+        _warn_of_pooled(threshold)
+    return threshold
+
+
+def _checked(predictions: Array, count: int, n_classes: int | None) -> np.ndarray[Any, Any]:
+    found = to_numpy(as_array(predictions), None)
+    if found.shape != (count,):
+        raise ValueError(f"expected one prediction for each of {count} scores, got shape {found.shape}")
+    check_predictions(found, int(found.max()) + 1 if n_classes is None else n_classes)
+    return found.astype(np.int64)
+
+
+def _warn_of_pooled(threshold: Threshold) -> None:
+    needed = least_count(threshold.false_alarm_rate)
+    pooled = [one for one in threshold.classes if not one.is_own]
+    if pooled:
+        named = ", ".join([f"{one.prediction} ({one.count})" for one in pooled[:5]] + ["..."] * bool(pooled[5:]))
+        warnings.warn(
+            f"{len(pooled)} of {threshold.n_classes} predicted classes have fewer than {needed} calibration samples, "
+            f"which a false-alarm rate of {threshold.false_alarm_rate:g} needs: {named}. They "
+            "share the threshold of all classes and have no guarantee of their own: calibrate on more samples, or ask "
+            "for a higher rate",
+            PooledClassesWarning,
+            stacklevel=5,
+        )
+
+
+def _computable(scores: Array) -> tuple[Array, Array]:
+    """Return scores as an array, and as the floating-point array to compute with."""
+    given = as_array(scores)
+    rows = to_compute(given)
+    return given, rows if is_real_floating(rows) else namespace(rows).astype(rows, namespace(rows).float64)

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnml.backend.arrays import Array, DeviceConstants, detached, namespace, to_compute
+from pnml.backend.arrays import Array, DeviceConstants, detached, namespace, to_compute, to_numpy
 from pnml.backend.rows import by_chunk, check_finite, check_shape, wide_dtype
 from pnml.backend.state import load_state, save_state
 from pnml.core import detector_state
 from pnml.core.batch import Batch
-from pnml.core.calibration import Threshold, calibrate
+from pnml.core.calibration import By, Threshold, calibrate
+from pnml.core.calibration_scores import CalibrationScores
 from pnml.core.correlation import Correlation
 from pnml.core.depth import fit_geometry
 from pnml.core.float32_scorer import Float32Scorer, multiplies_in_float32
@@ -21,6 +22,7 @@ from pnml.core.last_layer import checked_head, head_digest
 from pnml.core.model import ScoringModel
 from pnml.core.result import Result
 from pnml.core.rows import as_layers, check_features, check_scored, join_layers
+from pnml.core.sample import Recognised
 from pnml.core.scaling import EMBEDDING_SCALES, LABEL_NOISE, EmbeddingScale, balanced_scales
 from pnml.core.scorer import Float64Scorer
 from pnml.core.subspace import Subspace
@@ -270,8 +272,10 @@ class Detector:
             logits: the model's own logits, shape (n, C), where they are known; computed from the embeddings otherwise.
         """
         batch = self._check_batch(embeddings, features)
-        regret = batch.finish(self._score_rows(batch.rows, batch.eps))
-        return Result(batch, regret, self._fitted_scorers[0], self.threshold, logits)
+        return self._result(batch, self._score_rows(batch.rows, batch.eps), logits)
+
+    def _result(self, batch: Batch, regret: Array, logits: Array | None) -> Result:
+        return Result(batch, batch.finish(regret), self._fitted_scorers[0], self.threshold, logits)
 
     def score(
         self, embeddings: Array, *, features: Sequence[Array] | None = None, leave_one_out: bool = False
@@ -304,33 +308,87 @@ class Detector:
         embeddings: Array,
         *,
         features: Sequence[Array] | None = None,
+        logits: Array | None = None,
         false_alarm_rate: float = 0.05,
         leave_one_out: bool = False,
+        by: By | None = None,
     ) -> Threshold:
         """Set the threshold so that at most ``false_alarm_rate`` of in-distribution samples are flagged.
+
+        If training rows are among the embeddings, a :class:`~pnml.core.calibration_scores.TrainingRowsWarning` says so.
 
         Args:
             embeddings: of in-distribution samples that were *not* fitted on, shape (n, M).
             features: of earlier layers, if the detector was fitted with them.
+            logits: the model's own logits, shape (n, C), if they are passed when samples are scored.
             false_alarm_rate: the share of fresh in-distribution samples that may be flagged.
             leave_one_out: ``embeddings`` *are* training rows; score each as if it had not been fitted on. The network
                 has still been trained on them, so the realised rate is higher than asked for.
+            by: "prediction" keeps the rate for every predicted class, by a threshold for each that has enough samples;
+                None keeps it over all classes, of which a rare one may be flagged far more often.
         """
-        scores = self.score(embeddings, features=features, leave_one_out=leave_one_out)
-        check_scored(scores, embeddings, features)
-        return self.set_threshold(scores, false_alarm_rate=false_alarm_rate, leave_one_out=leave_one_out)
+        found = self.calibration_scores(embeddings, features=features, logits=logits, leave_one_out=leave_one_out)
+        self.threshold = found.threshold(false_alarm_rate=false_alarm_rate, by=by)
+        return self.threshold
 
-    def set_threshold(self, scores: Array, *, false_alarm_rate: float = 0.05, leave_one_out: bool = False) -> Threshold:
-        """Set the threshold from in-distribution scores (n,) of :meth:`score`; see :meth:`calibrate`."""
-        source = "leave-one-out" if leave_one_out else "held-out"
-        self.threshold = calibrate(scores, false_alarm_rate=false_alarm_rate, source=source)
+    def calibration_scores(
+        self,
+        embeddings: Array,
+        *,
+        features: Sequence[Array] | None = None,
+        logits: Array | None = None,
+        leave_one_out: bool = False,
+    ) -> CalibrationScores:
+        """Return what :meth:`calibrate` sets the threshold from, of one batch; those of several batches are joined.
+
+        Args:
+            embeddings: as for :meth:`calibrate`.
+            features: as for :meth:`calibrate`.
+            logits: as for :meth:`calibrate`.
+            leave_one_out: as for :meth:`calibrate`.
+        """
+        batch, recognised = self._check_batch(embeddings, features), Recognised()
+        score = self._score_left_out if leave_one_out else self._score_rows
+        result = self._result(batch, score(batch.rows, batch.eps), logits)
+        check_scored(result.regret, embeddings, features)
+        if self.correlation.sample is not None and not leave_one_out:
+            recognised = self.correlation.sample.recognise(batch.rows)
+        predictions = to_numpy(result.prediction, np.int64)
+        return CalibrationScores(to_numpy(result.regret), predictions, self.n_classes, leave_one_out, recognised)
+
+    def set_threshold(
+        self,
+        scores: Array,
+        *,
+        predictions: Array | None = None,
+        false_alarm_rate: float = 0.05,
+        leave_one_out: bool = False,
+        by: By | None = None,
+    ) -> Threshold:
+        """Set the threshold from in-distribution scores (n,) of :meth:`score`; see :meth:`calibrate`.
+
+        Args:
+            scores: the regrets, shape (n,).
+            predictions: the predicted classes, shape (n,): needed for ``by="prediction"``.
+            false_alarm_rate: as for :meth:`calibrate`.
+            leave_one_out: whether the scores are those of training rows, each left out.
+            by: as for :meth:`calibrate`.
+        """
+        self.threshold = calibrate(
+            scores,
+            predictions=predictions,
+            n_classes=self.n_classes,
+            by=by,
+            false_alarm_rate=false_alarm_rate,
+            source="leave-one-out" if leave_one_out else "held-out",
+        )
         return self.threshold
 
     def is_ood(self, embeddings: Array, *, features: Sequence[Array] | None = None) -> Array:
         """Return whether the regret of each sample exceeds the calibrated threshold, shape (n,)."""
         if self.threshold is None:
             raise ValueError("no threshold is set: call calibrate(held_out_embeddings) first")
-        return self.threshold.is_ood(self.score(embeddings, features=features))
+        return self(embeddings, features=features).is_ood
 
     def _check_batch(self, embeddings: Array, features: Sequence[Array] | None) -> Batch:
         x = check_shape(embeddings, self.n_features)

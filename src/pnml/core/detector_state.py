@@ -65,7 +65,7 @@ def to_state(detector: Detector) -> tuple[Arrays, dict[str, Any]]:
         for key, scatter in _named(geometry):
             arrays |= {f"{name}.{key}": getattr(scatter, name) for name in _SCATTER}
         info["ridges"] = {key: scatter.ridge for key, scatter in _named(geometry)}
-    if detector.embedding_scale == "auto" and correlation.sample is not None:
+    if correlation.sample is not None:
         arrays |= correlation.sample.arrays()
     if threshold is not None:
         arrays["calibration_scores"] = threshold.scores
@@ -75,7 +75,11 @@ def to_state(detector: Detector) -> tuple[Arrays, dict[str, Any]]:
             "interval": threshold.interval,
             "confidence": threshold.confidence,
             "source": threshold.source,
+            "by": threshold.by,
+            "n_classes": threshold.n_classes,
         }
+        if threshold.predictions is not None:
+            arrays["calibration_predictions"] = threshold.predictions
     return arrays, info
 
 
@@ -107,7 +111,8 @@ def from_state(arrays: Arrays, info: dict[str, Any]) -> State:
     threshold = None
     if info["threshold"] is not None:
         held = dict(info["threshold"], interval=tuple(info["threshold"]["interval"]))
-        threshold = Threshold(**held, scores=arrays["calibration_scores"])
+        predictions = arrays.get("calibration_predictions")
+        threshold = Threshold(**held, scores=arrays["calibration_scores"], predictions=predictions)
     names, preparation = tuple(info.get("layer_names", ())), info.get("preparation")
     return State(correlation, geometry, subspace, names, scales, threshold, preparation)
 

@@ -9,6 +9,7 @@ import array_api_compat as compat
 import numpy as np
 
 from pnml.backend.arrays import as_numpy_view, like, namespace, to_numpy
+from pnml.core.calibration import Threshold
 from pnml.core.theorem import log_softmax
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
     from pnml.backend.arrays import Array
     from pnml.core.batch import Batch
-    from pnml.core.calibration import Threshold
     from pnml.core.scorer import Float64Scorer
 
 _FIELDS = ("logits", "prediction", "probabilities", "pnml_probabilities", "xtg", "leverage_by_layer", "regret")
@@ -99,12 +99,18 @@ class Result:
     @cached_property
     def p_value(self) -> Array | None:
         """The share of in-distribution data with a regret as large, shape (n,); None until calibrated."""
-        return None if self._threshold is None else self._batch.convert(self._threshold.p_value(self._regret))
+        return self._decide(Threshold.p_value)
 
     @cached_property
     def is_ood(self) -> Array | None:
-        """Whether the regret exceeds the threshold, shape (n,); None until calibrated."""
-        return None if self._threshold is None else self._batch.convert(self._threshold.is_ood(self._regret))
+        """Whether the regret exceeds the threshold, or is no number, shape (n,); None until calibrated."""
+        return self._decide(Threshold.is_ood)
+
+    def _decide(self, compare: Callable[[Threshold, Array, Array | None], Array]) -> Array | None:
+        if self._threshold is None:
+            return None
+        prediction = None if self._threshold.by is None else self.prediction
+        return self._batch.convert(compare(self._threshold, self._regret, prediction))
 
     def __len__(self) -> int:
         return int(self._regret.shape[0])

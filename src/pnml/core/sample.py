@@ -8,7 +8,7 @@ its parts.
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import array_api_compat as compat
 import numpy as np
@@ -24,6 +24,22 @@ SIZE = 1024
 
 _COLUMNS = 64  # that the hash reads, evenly spaced, unless most of them are zero
 _MIX = (-0x61C8864680B583EB, -0x4B47D0C5A1A6BCD5)
+
+
+class Recognised(NamedTuple):
+    """How many rows are known to be training rows.
+
+    Attributes:
+        known: the number of rows that are in the sample.
+        comparable: the number of rows that would be in the sample if they were training rows.
+    """
+
+    known: int = 0
+    comparable: int = 0
+
+    def plus(self, other: Recognised) -> Recognised:
+        """Return the counts of both sets of rows together."""
+        return Recognised(self.known + other.known, self.comparable + other.comparable)
 
 
 class RowSample:
@@ -94,6 +110,26 @@ class RowSample:
         if "sample" not in arrays:
             return None
         return cls(arrays["sample_keys"], arrays["sample"], arrays.get("sample_classes"))
+
+    def recognise(self, rows: Array) -> Recognised:
+        """Count the rows (n, M) that are in the sample, by their keys.
+
+        Rows that the sample holds more than once say nothing: they are common values, which fresh data has, too.
+
+        >>> rows = np.random.default_rng(0).normal(size=(5000, 3))
+        >>> sample = RowSample.of(rows[:4000])
+        >>> sample.recognise(rows[:4000])
+        Recognised(known=1024, comparable=1024)
+        >>> sample.recognise(rows[4000:]).known
+        0
+        """
+        rows = to_compute(rows)
+        if not rows.shape[0]:
+            return Recognised()
+        keys = to_numpy(by_chunk(_keys, rows, rows.dtype), np.int64)
+        held, times = np.unique(to_numpy(self.keys, np.int64), return_counts=True)
+        comparable = keys[keys <= held[-1]] if len(self) == SIZE else keys
+        return Recognised(int(np.isin(keys, held[times == 1]).sum()), len(comparable))
 
     def numpy(self) -> NDArray[np.float32]:
         """Return the directions as a NumPy array, shape (k, M), float32."""

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pnml.backend.arrays import to_numpy
 from pnml.backend.files import atomic_path
 from pnml.backend.progress import track
+from pnml.core.calibration_scores import CalibrationScores
 from pnml.core.correlation import Correlation
 from pnml.core.detector import Detector
 from pnml.core.rows import check_scored
@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
-    from pnml.core.calibration import Threshold
+    from pnml.core.calibration import By, Threshold
     from pnml.engines.ranges import Range
     from pnml.io.source import Chunk, Samples
     from pnml.io.store import Columns
@@ -63,7 +61,13 @@ def fit(samples: Samples, head: Detector | Guard, *, progress: bool = True) -> F
 
 
 def calibrate(
-    samples: Samples, detector: Detector, *, false_alarm_rate: float, leave_one_out: bool, progress: bool = True
+    samples: Samples,
+    detector: Detector,
+    *,
+    false_alarm_rate: float,
+    leave_one_out: bool,
+    by: By | None = None,
+    progress: bool = True,
 ) -> tuple[Threshold, tuple[str, ...]]:
     """Set the threshold of a detector from in-distribution samples, as :meth:`~pnml.Detector.calibrate` does.
 
@@ -71,20 +75,19 @@ def calibrate(
         The threshold, and the ids of the images that do not decode.
     """
     check_preparation(detector.preparation, samples.preparation_record)
-    scores: list[NDArray[np.float64]] = []
+    parts: list[CalibrationScores] = []
     skipped: list[str] = []
     for chunk in _read(samples, [(0, samples.count)], "calibrate", progress=progress):
         skipped += chunk.skipped
         if len(chunk.ids):
             with locate_errors(chunk, samples.path, samples.layer_names):
-                found = detector.score(chunk.embeddings, features=chunk.features, leave_one_out=leave_one_out)
-                check_scored(found, chunk.embeddings, chunk.features)
-            scores.append(to_numpy(found))
+                found = detector.calibration_scores(
+                    chunk.embeddings, features=chunk.features, logits=chunk.logits, leave_one_out=leave_one_out
+                )
+            parts.append(found)
     check_decoded(samples, skipped)
-    threshold = detector.set_threshold(
-        np.concatenate(scores), false_alarm_rate=false_alarm_rate, leave_one_out=leave_one_out
-    )
-    return threshold, tuple(skipped)
+    detector.threshold = CalibrationScores.join(parts).threshold(false_alarm_rate=false_alarm_rate, by=by)
+    return detector.threshold, tuple(skipped)
 
 
 def score(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch import Tensor
 
 from pnml.backend.arrays import to_numpy
 from pnml.core.correlation import Correlation
@@ -17,6 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pnml.pytorch.layers import Layer
+
+T = TypeVar("T")
 
 
 def is_distributed() -> bool:
@@ -97,10 +98,10 @@ def _sample_over_ranks(sample: RowSample | None) -> RowSample | None:
     return sum(samples[1:], start=samples[0]) if samples else None
 
 
-def gather_over_ranks(scores: Tensor) -> Tensor:
-    """Concatenate the scores of all ranks, in rank order."""
+def gather_over_ranks(parts: list[T]) -> list[T]:
+    """Return the parts of all ranks, in rank order."""
     if not is_distributed():
-        return scores
-    parts: list[Tensor] = [scores] * dist.get_world_size()
-    dist.all_gather_object(parts, scores)
-    return torch.cat(parts)
+        return parts
+    every: list[list[T]] = [parts] * dist.get_world_size()
+    dist.all_gather_object(every, parts)
+    return [part for held in every for part in held]

@@ -18,6 +18,7 @@ from pnml.pytorch.batches import device_of, inputs_of
 if TYPE_CHECKING:
     import os
 
+    from pnml.core.calibration import Threshold
     from pnml.pytorch.guard import Guard
 
 OUTPUTS = ("logits", "probabilities", "regret", "p_value", "is_ood")
@@ -39,6 +40,10 @@ class GuardGraph(nn.Module):
     """
 
     scores: Tensor
+    group_of_class: Tensor
+    group_of_score: Tensor
+    class_sizes: Tensor
+    class_limits: Tensor
 
     def __init__(self, guard: Guard) -> None:
         super().__init__()
@@ -57,7 +62,7 @@ class GuardGraph(nn.Module):
         for name, values in zip(self.constant_names, constants, strict=True):
             self.register_buffer(name, values.to(device).contiguous(), persistent=False)
         if self.threshold is not None:
-            self.register_buffer("scores", torch.tensor(self.threshold.scores, device=device), persistent=False)
+            self._register_threshold(self.threshold, device)
 
     @property
     def output_names(self) -> tuple[str, ...]:
@@ -76,9 +81,28 @@ class GuardGraph(nn.Module):
         outputs = (logits, logits.float().softmax(dim=-1), regret)
         if self.threshold is None:
             return outputs
-        as_large = (self.scores >= regret.double()[:, None]).sum(dim=-1)
-        p_value = (1 + as_large) / (1 + self.threshold.count)
-        return (*outputs, p_value.float(), ~(regret <= self.threshold.value))
+        is_as_large = self.scores >= regret.double()[:, None]
+        count: int | Tensor = self.threshold.count
+        limit: float | Tensor = self.threshold.value
+        if self.threshold.groups is not None:
+            prediction = logits.argmax(dim=-1)
+            group = self.group_of_class[prediction][:, None]
+            is_as_large = is_as_large & ((group == 0) | (self.group_of_score == group))
+            count, limit = self.class_sizes[prediction], self.class_limits[prediction].to(regret.dtype)
+        p_value = (1 + is_as_large.sum(dim=-1)) / (1 + count)
+        return (*outputs, p_value.float(), ~(regret <= limit))
+
+    def _register_threshold(self, threshold: Threshold, device: torch.device) -> None:
+        """Hold the calibration scores and, for a threshold by class, what decides about every predicted class."""
+        held = {"scores": threshold.scores}
+        if threshold.groups is not None and threshold.predictions is not None:
+            groups = threshold.groups
+            held["group_of_class"] = groups.group_of_class
+            held["group_of_score"] = groups.group_of_class[threshold.predictions]
+            held["class_sizes"] = groups.group_sizes[groups.group_of_class]
+            held["class_limits"] = groups.values
+        for name, values in held.items():
+            self.register_buffer(name, torch.tensor(values, device=device), persistent=False)
 
 
 def export_onnx(guard: Guard, example: Any, path: str | os.PathLike[str]) -> Path:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from pnml.backend.progress import track
+from pnml.core.calibration_scores import CalibrationScores
 from pnml.core.detector import Detector
 from pnml.core.last_layer import head_digest
-from pnml.core.rows import check_scored
 from pnml.pytorch.batches import as_loader, inputs_of
 from pnml.pytorch.call_inputs import empty_rows, explained_errors, input_ndim, sample_count
 from pnml.pytorch.changes import FittedWeights, refuse_changed, refuse_rounded, relation
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from pnml.core.calibration import Threshold
+    from pnml.core.calibration import By, Threshold
     from pnml.core.result import Result
     from pnml.core.scaling import EmbeddingScale
     from pnml.pytorch.batches import ChooseInputs
@@ -182,6 +182,7 @@ class Guard(nn.Module):
         *,
         false_alarm_rate: float = 0.05,
         leave_one_out: bool = False,
+        by: By | None = None,
         progress: bool = True,
     ) -> Threshold:
         """Set the threshold from in-distribution data.
@@ -190,23 +191,26 @@ class Guard(nn.Module):
             loader: held-out in-distribution samples; see :meth:`fit` for what it may yield.
             false_alarm_rate: the share of fresh in-distribution samples that may be flagged.
             leave_one_out: say that the loader yields the *training* set; see :meth:`pnml.Detector.calibrate`.
+            by: "prediction" keeps the rate for every predicted class; see :meth:`pnml.Detector.calibrate`.
             progress: show a progress bar on stderr.
         """
         detector = self.fitted()
         self.warn_if_changed()
-        parts = [torch.empty(0)]
+        parts: list[CalibrationScores] = []
 
         def score(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            _, embeddings, features = self.run(args, kwargs)
-            scores = detector.score(embeddings, features=features, leave_one_out=leave_one_out)
-            check_scored(scores, embeddings, features)
-            parts.append(scores.cpu())
+            logits, embeddings, features = self.run(args, kwargs)
+            found = detector.calibration_scores(
+                embeddings, features=features, logits=logits, leave_one_out=leave_one_out
+            )
+            parts.append(found)
 
         self._each_batch(loader, score, "calibrate", progress=progress)
-        scores = gather_over_ranks(torch.cat(parts))
-        if len(scores) == 0:
+        every = gather_over_ranks(parts)
+        if not every:
             raise ValueError("the loader yielded no samples: nothing to calibrate on")
-        return detector.set_threshold(scores, false_alarm_rate=false_alarm_rate, leave_one_out=leave_one_out)
+        detector.threshold = CalibrationScores.join(every).threshold(false_alarm_rate=false_alarm_rate, by=by)
+        return detector.threshold
 
     def forward(self, *args: Any, **kwargs: Any) -> Result:
         """Run the model on what it takes, and return its logits with regrets, p-values and decisions."""
