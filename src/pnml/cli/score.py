@@ -8,6 +8,7 @@ import typer
 from pnml.cli import _inputs as options
 from pnml.cli._app import Facts
 from pnml.cli._errors import if_interrupted
+from pnml.core.calibration import Threshold
 from pnml.core.detector import Detector
 from pnml.engines import local
 from pnml.engines.summary import Summary
@@ -83,10 +84,15 @@ def score(
         "input": samples.path,
         "rows": summary.rows,
         "regret": {key: summary.quantile(share) for key, share in zip(_KEYS, _QUANTILES.values(), strict=True)},
-        "threshold": None if fitted.threshold is None else fitted.threshold.value,
+        "threshold": None if fitted.threshold is None else _limits(fitted.threshold),
         "flagged": None if fitted.threshold is None else summary.flagged,
         "skipped": summary.skipped,
     }
+
+
+def _limits(threshold: Threshold) -> float | list[float]:
+    """Return the regret above which samples are flagged, or one for each predicted class."""
+    return threshold.value if threshold.by is None else [one.value for one in threshold.classes]
 
 
 def _print_summary(summary: Summary, detector: Detector) -> None:
