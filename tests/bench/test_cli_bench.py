@@ -68,9 +68,9 @@ def test_paper_reports_absent_sets_and_checkpoints(
     monkeypatch.setenv("PNML_DATA", str(tmp_path))
     done = call(f"--paper --out {small_world}")
     assert done.exit_code == 1, done.output
-    assert "nothing was measured, none of 232 cells could be run" in done.stderr
-    assert "ResNet-101, ImageNet-30 against iSUN, LSUN (R)" in done.stdout
-    assert "image set absent: imagenet30" in done.stdout
+    assert "nothing was measured: " in done.stderr
+    assert "ResNet-101, ImageNet-30 against iSUN, LSUN (R)" in done.stderr
+    assert "image set absent: imagenet30" in done.stderr
     assert "232 cells: 0 run, 232 not run." in done.stdout
     assert {result.status for result in load_study(small_world)} == {"not run"}
 
@@ -105,7 +105,7 @@ def test_nothing_measured_is_an_error_with_the_reason(small_world: Path) -> None
     line = f"--model resnet-34 --ood uniform,gaussian --out {small_world} --limit 12 --device cpu"
     done = call(line)
     assert done.exit_code == 1
-    assert "error: nothing was measured, none of 2 cells could be run: ResNet-34, CIFAR-10 against" in done.stderr
+    assert "error: nothing was measured: ResNet-34, CIFAR-10 against Uniform, Gaussian with Baseline: " in done.stderr
     assert "no resnet-34_cifar10 is published" in done.stderr
     assert "pnml train trains a network, and --weights takes its file" in done.stderr
     found = json.loads(call(f"{line} --json").stdout)

@@ -46,7 +46,9 @@ def load_state(
             metadata = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
     except SafetensorError as error:
-        raise ValueError(f"{path} is not a whole safetensors file ({error}): write it again") from error
+        raise ValueError(
+            f"{path} is not a whole safetensors file ({error}): expected a {kind} that pnml wrote"
+        ) from error
     if metadata.get("kind") != kind:
         raise ValueError(f"{path} holds no {kind} but {metadata.get('kind', 'a file that pnml did not write')}")
     try:

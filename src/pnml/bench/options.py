@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from pnml.bench.device import choose_device
 from pnml.bench.environment import environment
 from pnml.bench.results import PAPER_STUDY
 
@@ -65,16 +66,7 @@ class Options:
     @cached_property
     def torch_device(self) -> torch.device:
         """The device, checked."""
-        name = self.device
-        if name == "auto":
-            name = "cuda" if torch.cuda.is_available() else "cpu"
-        try:
-            device = torch.device(name)
-        except RuntimeError as error:
-            raise ValueError(f"PyTorch knows no device {name!r}: give auto, cpu, cuda or cuda:0") from error
-        if device.type == "cuda" and not torch.cuda.is_available():
-            raise ValueError(f"there is no CUDA device for {name!r} here: give --device cpu")
-        return device
+        return choose_device(self.device)
 
     @property
     def images_at_once(self) -> int:

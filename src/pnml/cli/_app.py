@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import io
+import itertools
 import json
 import os
 import sys
@@ -72,6 +74,9 @@ class App(TyperGroup):
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
         """Run a command and exit: 0 if it is done, 1 if it was refused, 2 for wrong usage, 130 after Ctrl-C."""
         words = sys.argv[1:] if args is None else list(args)
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")  # for terminals that lack a character
         facts: Facts | None = None
         code = DONE
         with ExitStack() as stack:
@@ -81,7 +86,7 @@ class App(TyperGroup):
             try:
                 result = super().main(args, *rest, **{**extra, "standalone_mode": False})
             except Exception as error:  # noqa: BLE001
-                message, code = _explain(error)
+                message, code = _explain(error, words)
                 facts = {"error": message, **getattr(error, "facts", {})}
                 _print(error, message, with_traceback="--traceback" in words or _environment_says_yes())
             else:
@@ -90,7 +95,7 @@ class App(TyperGroup):
                 else:
                     facts = result
         if "--json" in words and facts is not None:
-            typer.echo(json.dumps(as_json({**facts, "warnings": warned}), allow_nan=False, ensure_ascii=False))
+            typer.echo(json.dumps(as_json({**facts, "warnings": warned}), allow_nan=False))
         sys.exit(code)
 
     def invoke(self, ctx: Any) -> Any:
@@ -105,13 +110,24 @@ def _environment_says_yes() -> bool:
     return os.getenv("PNML_TRACEBACK", "").lower() in {"1", "true", "t", "yes", "y", "on"}
 
 
-def _explain(error: Exception) -> tuple[str, int]:
+def _explain(error: Exception, words: Sequence[str]) -> tuple[str, int]:
     """Return an error as text, and the exit code."""
     if isinstance(error, _UsageError):
-        return error.format_message(), USAGE  # type: ignore[attr-defined]
+        message = error.format_message().replace("Value error, ", "")  # type: ignore[attr-defined]
+        given = _given_value(error, words)
+        return message if given is None or given in message else f"{message}, got {given!r}", USAGE
     if isinstance(error, Interrupted):
         return f"interrupted: {error}", INTERRUPTED
     return one_line(error), REFUSED
+
+
+def _given_value(error: Exception, words: Sequence[str]) -> str | None:
+    """Return the value of the option that an error is about, where the words hold one."""
+    if not isinstance(error, typer.BadParameter) or (option := getattr(error, "param", None)) is None:
+        return None
+    following = (value for word, value in itertools.pairwise(words) if word in option.opts)
+    joined = (word.partition("=")[2] for word in words if word.partition("=")[0] in option.opts and "=" in word)
+    return next(itertools.chain(following, joined), None)
 
 
 def _print(error: Exception, message: str, *, with_traceback: bool) -> None:

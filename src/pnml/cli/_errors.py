@@ -64,6 +64,8 @@ def one_line(error: Exception) -> str:
     # safetensors reports a full disk as an error of its own, with the system's number in its text.
     if getattr(error, "errno", None) == errno.ENOSPC or f"(os error {errno.ENOSPC})" in str(error):
         return "the disk is full: nothing half-written was left; free some space and run the command again"
+    if isinstance(error, FileExistsError | NotADirectoryError) and error.filename:
+        return f"{error.filename} is a file where a folder is expected: give another path"
     if isinstance(error, _EXPECTED):
         return str(error)
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # the latter is PyTorch's

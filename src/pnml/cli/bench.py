@@ -44,9 +44,9 @@ def bench(
     ] = "baseline",
     device: DeviceOption = "auto",
     limit: LimitOption = None,
-    out: Annotated[Path, typer.Option(help="The folder for the results: rows are added to its `cells.csv`.")] = Path(
-        "results"
-    ),
+    out: Annotated[
+        Path, typer.Option(help="The folder for the results: rows are added to its `cells.csv`.", file_okay=False)
+    ] = Path("results"),
     study: Annotated[
         str,
         typer.Option(help="The study that the results belong to; --limit and --oracle add to its name."),
@@ -112,7 +112,7 @@ def bench(
     facts = _as_facts(outcome, options)
     if not facts["run"]:
         why = "; ".join(absent(outcome.results))
-        raise Refused(f"nothing was measured, none of {len(cells)} cells could be run: {why}", **facts)
+        raise Refused(f"nothing was measured: {why}", **facts)
     typer.echo(f"next, look at them: pnml report {out} --study {options.full_study}")
     return facts
 
@@ -152,8 +152,8 @@ def _report(outcome: Outcome, options: Options) -> None:
             standings = [standing.texts for standing in board.standings]
             console.print(_table(f"Leaderboard: {board.title}", board.caption, leaderboard.COLUMNS, standings))
     lines_of_text = [f"note: {note}" for note in notes(outcome.results)]
-    lines_of_text += [f"not run: {reason}" for reason in absent(outcome.results)]
     run, total = sum(map(len, tables.values())), len(outcome.results)
+    lines_of_text += [f"not run: {reason}" for reason in absent(outcome.results) if run]
     counted = f"{total} cells: {run} run, {total - run} not run."
     lines_of_text.append(f"{counted} Results in {options.out / 'cells.csv'}, study {options.full_study}.")
     if outcome.seconds:

@@ -14,7 +14,7 @@ from pnml.cli._words import threshold_facts
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder of the report; created if it does not exist.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="The folder for the report.", file_okay=False)] = Path("demo"),
 ) -> Facts:
     """Compare the regret with the baseline on a small network, CIFAR-10 images and images of other kinds.
 

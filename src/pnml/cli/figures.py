@@ -35,7 +35,7 @@ figures_app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-Out = Annotated[Path, typer.Option("--out", help="The folder for the PNG and the SVG.")]
+Out = Annotated[Path, typer.Option("--out", help="The folder for the PNG and the SVG.", file_okay=False)]
 
 
 @figures_app.command("iris")

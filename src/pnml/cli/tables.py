@@ -21,7 +21,9 @@ from pnml.cli._studies import load_chosen
 def tables(
     results: ResultsOption = Path("results"),
     study: StudyOption = None,
-    out: Annotated[Path | None, typer.Option(help="Write files into this folder instead of printing.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write files into this folder instead of printing.", file_okay=False)
+    ] = None,
     form: Annotated[
         Format | None, typer.Option("--format", help="One format only; all of them go into --out otherwise.")
     ] = None,

@@ -74,6 +74,7 @@ def train(
     with if_interrupted(kept), _progress_bar() as report:
         require("torch", extra="torch", what="pnml train")
         from pnml.bench import training, zoo
+        from pnml.bench.device import choose_device
 
         recipe = training.recipe(model, dataset, tune=tune)
         overrides: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size, "lr": lr}
@@ -85,7 +86,7 @@ def train(
             train_set,
             test_set,
             out=out or Path("runs") / f"{recipe.name}.safetensors",
-            device=None if device == "auto" else device,
+            device=choose_device(device),
             seed=seed,
             start=None if start is None else zoo.load(start),
             outliers=[_outlier_set(name, side) for name in outliers or ()],

@@ -35,6 +35,13 @@ def read_head(path: Path) -> tuple[NDArray[Any], NDArray[Any] | None]:
             f"{path} holds {', '.join(sorted(arrays)[:8]) or 'nothing'}: expected the last layer's 'weight', of shape "
             "(classes, features), and 'bias'"
         )
+    for name, axes in {"weight": 2, "bias": 1}.items():
+        if name in arrays and (arrays[name].ndim != axes or not np.isfinite(arrays[name]).all()):
+            kind = f"shape {arrays[name].shape}" if arrays[name].ndim != axes else "values that are not finite"
+            raise ValueError(
+                f"{name!r} of {path} has {kind}: expected finite numbers, 'weight' of shape (classes, features) and "
+                "'bias' of shape (classes,)"
+            )
     return arrays["weight"], arrays.get("bias")
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from pnml.backend.arrays import to_numpy
 from pnml.bench.dataset_cache import DatasetCache
+from pnml.bench.methods import METHODS
 from pnml.bench.model_under_test import ModelUnderTest, full_precision
 from pnml.bench.protocol import plan
 
@@ -56,6 +57,11 @@ def comparisons(model: str, ind: str, ood: Sequence[str], method: str, options: 
         options: how to run.
     """
     cells = plan(model, ind, ood, [method])
+    if method not in METHODS:
+        raise ValueError(
+            f"the figure compares a method alone and with pNML, and {method!r} has no combination with pNML: "
+            f"choose from {', '.join(METHODS)}"
+        )
     cache = DatasetCache(options.limit)
     with full_precision():
         model_under_test = _model(cells[0], options, cache)

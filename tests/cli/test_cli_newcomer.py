@@ -1,0 +1,84 @@
+"""Mistakes of somebody who tries the commands for the first time: each gives one line that names what to do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from .cli_files import fails, make_files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .cli_files import Files
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "note.txt").write_text("hello")
+    (tmp_path / "empty").mkdir()
+    np.savez(tmp_path / "cube.npz", weight=np.ones((3, 8, 1)))
+    np.savez(tmp_path / "nan.npz", weight=np.full((3, 8), np.nan))
+    np.savez(tmp_path / "bias.npz", weight=np.ones((3, 8)), bias=np.array([0, np.inf, 0]))
+    files = make_files(tmp_path)
+    files.fitted("detector.safetensors", calibrated=True)
+    return files
+
+
+MISTAKES = {
+    "fit --embeddings train.npy --head cube.npz --out d.safetensors": "'weight' of cube.npz has shape (3, 8, 1)",
+    "fit --embeddings train.npy --head nan.npz --out d.safetensors": "'weight' of nan.npz has values that are",
+    "fit --embeddings train.npy --head bias.npz --out d.safetensors": "'bias' of bias.npz has values that are",
+    "fit --embeddings train.npy --head head.npz --out note.txt/d.safetensors": (
+        "note.txt is a file where a folder is expected: give another path"
+    ),
+    "fit --embeddings train.npy --head head.npz --out d.safetensors --embedding-scale big": (
+        "Invalid value for '--embedding-scale': 'big' is not one of 'auto', 'paper', 'natural'"
+    ),
+    "calibrate detector.safetensors --embeddings held.npy --false-alarm-rate 5%": "5%",
+    "calibrate detector.safetensors --embeddings held.npy --false-alarm-rate=5%": "5%",
+    "score train.npy --embeddings new.npy --out s.csv": "expected a pnml.detector that pnml wrote",
+    "inspect head.npz": "head.npz is not a whole safetensors file",
+    "report empty": "there are no results in 'empty', which has no cells.csv",
+    "report note.txt": "note.txt is no table of scores: expected a .parquet or .csv that 'pnml score' wrote",
+    "report scores.csv --classes head.npz": "head.npz is no text file in UTF-8: expected class names, one a line",
+    "leaderboard --results empty": "there are no results in 'empty'",
+    "tables --out note.txt": "note.txt",
+    "demo --out note.txt": "note.txt",
+    "figures iris --out note.txt": "note.txt",
+    "figures tpr-tnr --method pnml": "'pnml' has no combination with pNML: choose from baseline, odin, gram",
+    "bench --out note.txt": "note.txt",
+    "bench --limit many": "many",
+    "bench --model resnet-21": "no model is named 'resnet-21': choose from densenet-bc-100",
+    "data verify cifar11": "unknown image set 'cifar11': expected one of cifar10",
+}
+
+
+@pytest.mark.parametrize("line", MISTAKES)
+def test_mistakes_are_one_line_with_the_value(line: str, files: Files) -> None:
+    (files / "scores.csv").write_text("id,prediction,probability,regret\n0,1,0.9,0.1\n")
+    assert MISTAKES[line] in fails(*line.split())
+
+
+def test_unknown_device_of_train_is_named(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pnml.bench.data import load
+
+    monkeypatch.setattr("pnml.cli.train.load", lambda *_, **__: load("uniform", limit=8))
+    said = fails("train", "--model", "resnet-20", "--dataset", "cifar10", "--device", "abacus")
+    assert "PyTorch knows no device 'abacus': give auto, cpu, cuda or cuda:0" in said
+
+
+@pytest.mark.slow
+def test_a_terminal_without_block_characters_gets_all_lines(files: Files) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    words = [sys.executable, "-m", "pnml", "inspect", "detector.safetensors"]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "threshold" in done.stdout
+    assert done.stdout.splitlines()[-1].split() == ["1", "8"]
