@@ -29,9 +29,9 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("page", "expected_scripts"), [("docs/guides/command-line.md", 6), ("docs/guides/images.md", 6), ("README.md", 2)]
+    ("page", "at_least"), [("docs/guides/command-line.md", 6), ("docs/guides/images.md", 6), ("README.md", 2)]
 )
-def test_snippets_run_as_scripts(page: str, expected_scripts: int, tmp_path: Path, environment: dict[str, str]) -> None:
+def test_snippets_run_as_scripts(page: str, at_least: int, tmp_path: Path, environment: dict[str, str]) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
     printed, scripts = "", 0
@@ -48,7 +48,7 @@ def test_snippets_run_as_scripts(page: str, expected_scripts: int, tmp_path: Pat
             scripts += 1
             (folder / "snippet.py").write_text(text, encoding="utf-8")
             output_of([sys.executable, "snippet.py"], folder, environment)
-    assert scripts == expected_scripts
+    assert scripts >= at_least
 
 
 def output_of(words: list[str], folder: Path, environment: dict[str, str]) -> str:

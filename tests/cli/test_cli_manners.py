@@ -63,6 +63,30 @@ def test_every_command_has_the_common_options_and_an_example(
     assert f"pnml {' '.join(words)}" in done.stdout.partition("Example: ")[2]
 
 
+MEAN_WHAT_THE_COMMAND_NEEDS = {
+    "--batch-size",
+    "--images",
+    "--ind",
+    "--method",
+    "--model",
+    "--ood",
+    "--out",
+    "--study",
+    "--weights",
+}
+
+
+def test_options_of_one_name_have_one_help() -> None:
+    helps: dict[str, set[str]] = {}
+    for command in COMMANDS.values():
+        for parameter in command.params:
+            for name in parameter.opts:
+                helps.setdefault(name, set()).add(parameter.help)
+    several = {name for name, texts in helps.items() if len(texts) > 1 and name.startswith("--")}
+    assert several <= MEAN_WHAT_THE_COMMAND_NEEDS
+    assert all(text for texts in helps.values() for text in texts)
+
+
 def test_version() -> None:
     done = run("--version")
     assert (done.exit_code, done.stdout) == (0, f"pnml {__version__}\n")
