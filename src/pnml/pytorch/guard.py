@@ -40,20 +40,32 @@ class Outputs(NamedTuple):
         logits: shape (n, C).
         embeddings: what entered the head, shape (n, M).
         features: of earlier layers, shape (n, features of that layer) each.
+        places: the shape of the answers where every token or pixel has one, (samples, T) or (samples, H, W), whose
+            product is n; None where every sample has one.
+        counts: which of these n count, (n,), where a mask of tokens says so; None where all do.
     """
 
     logits: Tensor
     embeddings: Tensor
     features: list[Tensor]
+    places: tuple[int, ...] | None = None
+    counts: Tensor | None = None
+
+    def counting(self) -> Tensor:
+        """Return the embeddings to learn from: those of padding are left out."""
+        return self.embeddings if self.counts is None else self.embeddings[self.counts]
 
 
 def guard(
     model: nn.Module,
     *,
-    head: str | None = None,
+    head: str | tuple[Tensor, Tensor | None] | None = None,
     layers: str | Sequence[str] = "auto",
     embedding_scale: EmbeddingScale = "auto",
     inputs: ChooseInputs | None = None,
+    task: Task = "multiclass",
+    embed: Callable[..., Tensor] | None = None,
+    logits: Callable[[Any], Tensor] = logits_of,
 ) -> Guard:
     """Return a guard around a trained classifier; see :class:`Guard` for the arguments.
 
@@ -63,7 +75,16 @@ def guard(
     >>> guarded(images).regret.shape
     torch.Size([64])
     """
-    return Guard(model, head=head, layers=layers, embedding_scale=embedding_scale, inputs=inputs)
+    return Guard(
+        model,
+        head=head,
+        layers=layers,
+        embedding_scale=embedding_scale,
+        inputs=inputs,
+        task=task,
+        embed=embed,
+        logits=logits,
+    )
 
 
 class Guard(nn.Module):
@@ -75,9 +96,10 @@ class Guard(nn.Module):
     device has it. A model that is in eval mode may be guarded from several threads at once.
 
     Args:
-        model: a trained classifier with an ``nn.Linear`` as its last layer; its output is the logits as a tensor, or a
-            dict or Hugging Face output that holds them.
-        head: the name of that layer; found by running the first batch when left out.
+        model: a trained classifier with a linear last layer; its output is the logits as a tensor, or a dict or Hugging
+            Face output that holds them.
+        head: the name of that layer, found by running the first batch when left out; or, along with ``embed``, its
+            weight (C, M) and its bias (C,) or None.
         layers: the earlier layers whose outputs are watched. "auto" chooses about eight, evenly spaced over the depth
             of the model, by running a few samples of the first batch, or none, with a warning, where there are none to
             watch; "last" watches the embeddings alone; names of modules are your own choice. ``embedding_scale``
@@ -86,9 +108,15 @@ class Guard(nn.Module):
         inputs: returns the model's inputs of what a loader yields, ``inputs(batch)``: a tensor, a tuple of positional
             arguments, a dict of keyword arguments, or a pair of both. By default the signature of the model's
             ``forward`` decides (:func:`pnml.pytorch.batches.inputs_of`).
+        task: "multilabel" if every output is a label of its own, with one regret each; see
+            :class:`~pnml.core.multilabel.MultiLabelDetector`.
+        embed: ``embed(model, *args, **kwargs)`` returns what enters the last layer, (n, M), for models in which it is
+            not found; ``head`` has to be given then, and the embeddings alone are watched.
+        logits: takes the logits out of what the model returns, where that is neither a tensor nor holds ``logits``.
 
     Attributes:
         detector: the fitted :class:`~pnml.Detector`, None before :meth:`fit` or :meth:`load`.
+        found_head: the last layer, None while it is not known.
         found_layers: the layers and the axes of their outputs, None while they are not known.
     """
 
@@ -96,28 +124,40 @@ class Guard(nn.Module):
         self,
         model: nn.Module,
         *,
-        head: str | None = None,
+        head: str | tuple[Tensor, Tensor | None] | None = None,
         layers: str | Sequence[str] = "auto",
         embedding_scale: EmbeddingScale = "auto",
         inputs: ChooseInputs | None = None,
+        task: Task = "multiclass",
+        embed: Callable[..., Tensor] | None = None,
+        logits: Callable[[Any], Tensor] = logits_of,
     ) -> None:
         super().__init__()
         self.model = model
         self.inputs = inputs
         self.embedding_scale: EmbeddingScale = embedding_scale
+        self.task: Task = task
         self.detector: Detector | None = None
-        self.head_name = head
+        self.head_name = head if isinstance(head, str) else None
+        self.found_head: LastLayer | None = None
         self.found_layers: tuple[Layer, ...] | None = None
         self._weights = FittedWeights()
         self._input_ndim: int | None = None
         self._wanted: str | tuple[str, ...] = layers if isinstance(layers, str) else tuple(layers) or "last"
-        linear = linear_layers(self._plain)
-        if head is not None and head not in linear:
-            raise ValueError(f"head {head!r} is no nn.Linear of the model; its linear layers are {list(linear)}")
+        self._logits, self._told = logits, ""
+        self._given = None if embed is None and not isinstance(head, tuple) else GivenHead(self._plain, head, embed, task)
+        if task not in TASKS:
+            raise ValueError(f"task must be one of {TASKS}, got {task!r}")
+        if self.head_name is not None and self.head_name not in dict(self._plain.named_modules()):
+            raise ValueError(
+                f"head {head!r} is no module of the model; its linear layers are {list(linear_layers(self._plain))}"
+            )
         if isinstance(self._wanted, tuple):
             check_layer_names(self._plain, self._wanted)
             if embedding_scale != "auto":
                 raise ValueError(f'layers={list(layers)} need embedding_scale="auto", got {embedding_scale!r}')
+            if self._given is not None:
+                raise ValueError(f"layers={list(layers)} cannot be watched along with embed=: leave one of them out")
         elif self._wanted not in {"auto", "last"}:
             raise ValueError(f'layers must be "auto", "last" or a list of names of modules, got {layers!r}')
 
@@ -127,13 +167,13 @@ class Guard(nn.Module):
         return unwrapped(self.model)
 
     @property
-    def head(self) -> nn.Linear:
-        """The model's last linear layer."""
-        if self.head_name is None:
-            raise ValueError("the head is not known yet: call fit(train_loader) first, or name it with head='...'")
-        layer = self._plain.get_submodule(self.head_name)
-        assert isinstance(layer, nn.Linear)  # noqa: S101 - checked when it was named or found
-        return layer
+    def head(self) -> Affine:
+        """The model's last layer: from embeddings to logits, by its weight and its bias."""
+        if self._given is not None:
+            return self._given.affine
+        if self.found_head is not None:
+            return self.found_head.affine
+        raise ValueError("the head is not known yet: call fit(train_loader) first")
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -154,7 +194,11 @@ class Guard(nn.Module):
         if self.detector is not None:
             state = f"fitted on {self.detector.correlation.count:,} samples, "
             state += "not calibrated" if self.detector.threshold is None else f"calibrated: {self.detector.threshold}"
-        return f"Guard({type(self._plain).__name__}, head {self.head_name or 'auto'}, {layers}, {state})"
+        head = "given by embed" if self._given is not None else f"head {self.head_name or 'auto'}"
+        if self.found_head is not None and self.found_head.notes:
+            head += f" ({', '.join(self.found_head.notes)})"
+        task = "" if self.task == "multiclass" else f"{self.task}, "
+        return f"Guard({type(self._plain).__name__}, {task}{head}, {layers}, {state})"
 
     def fit(self, loader: Iterable[Any], *, progress: bool = True) -> Guard:
         """Learn the training set's embeddings and features in one streaming pass, in O(ΣM²) memory.
@@ -305,28 +349,41 @@ class Guard(nn.Module):
 
     def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Find the head, or check it if it is named, and the layers unless they are known, by running the model."""
-        self.head_name = find_head(self._plain, args, kwargs, named=self.head_name)
+        self._find_head(args, kwargs)
         self._find_layers(args, kwargs)
+
+    def _find_head(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LastLayer:
+        if self._given is not None:
+            found = self._given.check(args, kwargs, self._logits)
+        else:
+            found = find_head(self._plain, args, kwargs, named=self.head_name, task=self.task, logits=self._logits)
+        if self.detector is not None:
+            check_same_head(self.detector, found.affine)
+        self.found_head, self.head_name = found, found.name
+        if found.warning is not None and found.warning != self._told:
+            warnings.warn(found.warning, HeadWarning, stacklevel=5)
+            self._told = found.warning
+        return found
 
     def _find_layers(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Layer, ...]:
         if self.found_layers is None:
-            wanted = "last" if self.embedding_scale != "auto" else self._wanted
-            assert self.head_name is not None  # noqa: S101 - found, named or loaded
-            self.found_layers = choose_layers(self._plain, args, kwargs, head=self.head_name, wanted=wanted)
+            assert self.found_head is not None  # noqa: S101 - found before
+            alone = self._given is not None or self.embedding_scale != "auto" or self.found_head.ending.reading == "every"
+            wanted = "last" if alone and isinstance(self._wanted, str) else self._wanted
+            self.found_layers = choose_layers(self._plain, args, kwargs, head=self.found_head.name, wanted=wanted)
         return self.found_layers
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outputs:
         """Run the model; return its logits, the embeddings that entered its head, and the features of its layers."""
-        head, layers = self.head, self._find_layers(args, kwargs)
-        with record_calls(head) as calls, record_layers(self._plain, layers, kwargs, args) as pooled:
-            logits = logits_of(eager(self._plain)(*args, **kwargs))
-        entered = [call for call in calls if call.output is logits] or calls
-        if len(entered) != 1:
-            raise ValueError(
-                f"{len(entered)} calls of the head {self.head_name!r} with one row per sample were seen in a forward "
-                "pass, where one is expected; a head inside a compiled part of the model is not seen"
-            )
-        embeddings = entered[0].embeddings
+        head = self.found_head or self._find_head(args, kwargs)
+        if self._given is not None:
+            return Outputs(*self._given.run(args, kwargs), [])
+        layers, module = self._find_layers(args, kwargs), self._plain.get_submodule(head.name)
+        with record_calls(module) as calls, record_layers(self._plain, layers, kwargs, args) as pooled:
+            answer = self._logits(eager(self._plain)(*args, **kwargs))
+        mask = token_mask(self._plain, args, kwargs)
+        embeddings, logits, places = head.read(module, calls, answer, mask)
+        counts = None if places is None or mask is None or mask.shape != places else mask.flatten().bool()
         features = [x for x in pooled if x is not None and x.shape[0] == embeddings.shape[0]]
         if len(features) < len(layers):
             bad = [str(n) for n, x in zip(layers, pooled, strict=True) if x is None or len(x) != len(embeddings)]
@@ -334,7 +391,7 @@ class Guard(nn.Module):
                 f"layers {bad} did not put out one entry per sample in a forward pass, as they did in the first one: "
                 "name others, pnml.guard(model, layers=[...]), or take layers='last'"
             )
-        return Outputs(logits, embeddings, features)
+        return Outputs(logits, embeddings, features, places, counts)
 
     @contextmanager
     def eval_no_grad(self) -> Iterator[None]:

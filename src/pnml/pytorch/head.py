@@ -1,8 +1,8 @@
-"""Find the last linear layer of any PyTorch classifier by running it and seeing whose output the logits are."""
+"""Run a PyTorch classifier and see what passes through its layers, its logits last."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,55 +14,14 @@ if TYPE_CHECKING:
 
 
 class HeadNotFoundError(ValueError):
-    """No linear layer, or more than one, has the logits as its output."""
+    """No linear layer, or more than one, is known to give the logits."""
 
 
 class Call(NamedTuple):
-    """What passed through a linear layer when it was called."""
+    """What passed through a layer when it was called."""
 
     embeddings: Tensor
     output: Tensor
-
-
-def find_head(
-    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, *, named: str | None = None
-) -> str:
-    """Return the name of the ``nn.Linear`` whose output is what ``model(*args, **kwargs)`` returns as logits.
-
-    Args:
-        model: a classifier that gives one row of logits per sample.
-        args: its positional arguments.
-        kwargs: its keyword arguments.
-        named: the layer to take, which is then only checked: it may be followed by an activation or a rescaling.
-
-    >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
-    >>> find_head(model, (torch.zeros(5, 4),))
-    '2'
-    """
-    layers = linear_layers(model)
-    with ExitStack() as stack:
-        watched = layers if named is None else {named: layers[named]}
-        calls = {name: stack.enter_context(record_calls(layer)) for name, layer in watched.items()}
-        stack.enter_context(unfused_attention())
-        logits = logits_of(eager(model)(*args, **(kwargs or {})))
-    if logits.ndim != 2:
-        raise ValueError(f"one prediction per sample is expected, got logits of shape {tuple(logits.shape)}")
-    if named is None:
-        exact = [name for name in calls if any(call.output is logits for call in calls[name])]
-        matches = exact or [name for name in calls if any(_same_values(call.output, logits) for call in calls[name])]
-        trouble = "more than one linear layer has" if matches else "no linear layer has"
-    else:
-        matches = [named] if any(call.output.shape == logits.shape for call in calls[named]) else []
-        trouble = f"{named!r} does not have"
-    if len(matches) != 1:
-        fitting = [name for name in matches or layers if layers[name].out_features == logits.shape[1]]
-        raise HeadNotFoundError(
-            f"{trouble} the model's logits, of shape {tuple(logits.shape)}, as its output. Name the last layer "
-            f"yourself, pnml.guard(model, head='...'); the candidates are:\n{_described(layers, fitting)}"
-        )
-    (head,) = matches
-    _check_affine(head, layers[head], calls[head][-1])
-    return head
 
 
 def linear_layers(model: nn.Module) -> dict[str, nn.Linear]:
@@ -136,41 +95,17 @@ def logits_of(output: Any) -> Tensor:
 
 @contextmanager
 def record_calls(layer: nn.Module) -> Iterator[list[Call]]:
-    """Note this thread's calls of ``layer`` on batches of rows while the context is open; then the hook is gone."""
+    """Note this thread's calls of ``layer`` with one tensor while the context is open; then the hook is gone."""
     calls: list[Call] = []
     thread = get_ident()
 
-    def note(_layer: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor) -> None:
-        if get_ident() == thread and output.ndim == 2:
-            calls.append(Call(args[0] if args else kwargs["input"], output))
+    def note(_layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        entered = args[0] if args else next(iter(kwargs.values()), None)
+        if get_ident() == thread and isinstance(entered, Tensor) and isinstance(output, Tensor):
+            calls.append(Call(entered, output))
 
     handle = layer.register_forward_hook(note, with_kwargs=True)
     try:
         yield calls
     finally:
         handle.remove()
-
-
-def _same_values(output: Tensor, logits: Tensor) -> bool:
-    return (
-        output.shape == logits.shape and output.device == logits.device and torch.equal(output.float(), logits.float())
-    )
-
-
-@torch.no_grad()
-def _check_affine(name: str, layer: nn.Linear, call: Call) -> None:
-    """Refuse a layer that computes anything else than weight · x + bias, a cosine classifier for instance."""
-    plain, output = nn.functional.linear(call.embeddings, layer.weight, layer.bias).float(), call.output.float()
-    slack = 0.01 * float(output.abs().nan_to_num().mean())
-    if not torch.allclose(plain, output, rtol=0.01, atol=slack, equal_nan=True):
-        raise HeadNotFoundError(
-            f"the head {name!r}, a {type(layer).__name__}, does not compute weight · x + bias, which the regret needs"
-        )
-
-
-def _described(layers: dict[str, nn.Linear], fitting: list[str]) -> str:
-    lines = [
-        f"  {name}: {layers[name].in_features} features to {layers[name].out_features} outputs"
-        for name in fitting or layers
-    ]
-    return "\n".join(lines) or "  none: the model has no nn.Linear"

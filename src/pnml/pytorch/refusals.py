@@ -1,0 +1,92 @@
+"""Why no head was found, in words, and what to do about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from pnml.pytorch.endings import FUNCTIONS, is_close
+from pnml.pytorch.head import HeadNotFoundError, linear_layers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pnml.pytorch.finding import Pass
+
+WAY_OUT = (
+    "\nFor any other model, say what its last layer is and what enters it:\n"
+    "  pnml.guard(model, head=(weight, bias), embed=lambda model, x: model.features(x))"
+)
+"""What every refusal ends with: a line to copy."""
+
+
+def refusal(
+    trouble: str, answer: Tensor, modules: Mapping[str, nn.Module], names: Sequence[str] = ()
+) -> HeadNotFoundError:
+    """Return the error that names candidates for the head."""
+    layers = linear_layers(modules[""])
+    width = answer.shape[-1] if answer.ndim > 1 else 1
+    fitting = [name for name in names or layers if name in layers and layers[name].out_features == width]
+    lines = [
+        f"  {name}: {layers[name].in_features} features to {layers[name].out_features} outputs"
+        for name in fitting or layers
+    ]
+    candidates = "\n".join(lines) or "  none: the model has no nn.Linear"
+    return HeadNotFoundError(
+        f"{trouble} the model's logits, of shape {tuple(answer.shape)}, as its output. Name the last layer "
+        f"yourself, pnml.guard(model, head='...'); the candidates are:\n{candidates}{WAY_OUT}"
+    )
+
+
+def multilabel_refusal(answer: Tensor, reason: str) -> HeadNotFoundError:
+    """Return the error for independent labels that would be taken for classes."""
+    return HeadNotFoundError(
+        f"the model has {answer.shape[-1]} independent labels, not classes of which one is right: {reason}. "
+        "Take one regret per label:\n  pnml.guard(model, task='multilabel')"
+    )
+
+
+def diagnosis(
+    modules: Mapping[str, nn.Module], seen: Pass, named: str | None, not_affine: Sequence[str]
+) -> HeadNotFoundError:
+    """Return the error that says why none of a model's layers is its head."""
+    if any(isinstance(module, torch.jit.ScriptModule) for module in modules.values()):
+        return HeadNotFoundError(
+            "the model is scripted or traced, and does not show what passes through its layers: guard the module that "
+            f"it was made from, and script that one's graph.{WAY_OUT}"
+        )
+    if members := _members(seen):
+        return HeadNotFoundError(
+            f"the model averages or adds up the outputs of several heads, {members}: an ensemble is not one linear "
+            "classifier. Guard each member, and flag a sample that any of them flags:\n"
+            f"  guards = [pnml.guard(member).fit(train_loader) for member in members]{WAY_OUT}"
+        )
+    if not_affine:
+        name = not_affine[-1]
+        return HeadNotFoundError(
+            f"the head {name!r}, a {type(modules[name]).__name__}, does not compute weight · x + bias, which the "
+            f"regret needs{WAY_OUT}"
+        )
+    return refusal("no linear layer has" if named is None else f"{named!r} does not have", seen.answer, modules)
+
+
+def _members(seen: Pass) -> list[str]:
+    """Return the layers whose outputs, or softmax of them, add up to the answer with some weights."""
+    outputs = [(name, call.output) for name, calls in seen.calls.items() for call in calls]
+    outputs = [(name, z.float().cpu()) for name, z in outputs if z.shape == seen.answer.shape and z.ndim == 2]
+    answer = seen.answer.float().cpu()
+    if len(outputs) < 2 or answer.numel() < 2 * len(outputs):
+        return []
+    for function in FUNCTIONS.values():
+        parts = [function(z) for _, z in outputs]
+        for target in (answer, answer.exp()):  # the latter for the logarithm of a mean
+            columns = torch.stack([part.flatten() for part in parts], dim=1).double()
+            if not columns.isfinite().all() or not target.isfinite().all():
+                continue
+            weights = torch.linalg.lstsq(columns, target.double().flatten()[:, None], driver="gelsd").solution[:, 0]
+            made = (columns @ weights).reshape(target.shape)
+            if int((weights.abs() > 0.01).sum()) > 1 and is_close(made, target, torch.stack(parts).amax(dim=0)):
+                return list(dict.fromkeys(name for name, _ in outputs))
+    return []
