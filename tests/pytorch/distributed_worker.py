@@ -14,7 +14,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 import pnml
+from pnml.pytorch.affine import Affine
 from pnml.pytorch.distributed import agree_over_ranks, sum_over_ranks
+from pnml.pytorch.last_layer import LastLayer
 from pnml.pytorch.layers import Layer, LayersNotFoundWarning
 
 from .networks import CLASSES, CNN, images, mlp, rows
@@ -86,11 +88,12 @@ def main(folder: Path) -> None:
     guard.save(folder / f"skipping-{rank}.safetensors")
     np.savez(folder / f"skipping-{rank}.npz", **guard(fresh).to_table())
     other_width = pnml.Correlation().update(np.eye(2 + rank))
+    head = Affine(torch.eye(2), torch.zeros(2))
     complaints = [
         complaint(lambda: pnml.guard(mlp().double()).fit([], progress=False)),
         complaint(lambda: pnml.guard(mlp().double()).fit([train], progress=False).calibrate([], progress=False)),
-        complaint(agree_over_ranks, f"fc{rank}", ()),
-        complaint(agree_over_ranks, "fc", (Layer(f"block{rank}"),)),
+        complaint(agree_over_ranks, LastLayer(f"fc{rank}", head), ()),
+        complaint(agree_over_ranks, LastLayer("fc", head), (Layer(f"block{rank}"),)),
         complaint(sum_over_ranks, other_width),
     ]
     (folder / f"complaints-{rank}.txt").write_text("\n".join(complaints))

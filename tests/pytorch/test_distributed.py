@@ -13,7 +13,9 @@ import pytest
 import torch
 
 import pnml
+from pnml.pytorch.affine import Affine
 from pnml.pytorch.distributed import agree_over_ranks, gather_over_ranks, is_first_rank, sum_over_ranks
+from pnml.pytorch.last_layer import LastLayer
 from pnml.pytorch.layers import Layer
 
 from .distributed_worker import MANY, SHARES, Skipping, one_layer
@@ -137,6 +139,7 @@ def test_without_a_process_group_nothing_is_exchanged() -> None:
     statistic, parts = pnml.Correlation().update(np.eye(2)), [1, 2]
     assert sum_over_ranks(statistic) is statistic
     assert gather_over_ranks(parts) is parts
-    assert agree_over_ranks("fc", (Layer("block"),)) == ("fc", (Layer("block"),))
-    assert agree_over_ranks("fc", None) is None
+    head = LastLayer("fc", Affine(torch.eye(2), torch.zeros(2)))
+    assert agree_over_ranks(head, (Layer("block"),)) == (head, (Layer("block"),))
+    assert agree_over_ranks(head, None) is None
     assert is_first_rank()

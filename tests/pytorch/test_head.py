@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from pnml.bench.zoo.densenet import DenseNet
-from pnml.pytorch.head import HeadNotFoundError, find_head, record_calls, unwrapped
+from pnml.pytorch.finding import find_head
+from pnml.pytorch.head import HeadNotFoundError, record_calls, unwrapped
 
 from .networks import CLASSES, CNN, FEATURES, Timm, bert, images, mlp, rows, sentences, vit
 
@@ -54,14 +55,14 @@ class Returning(nn.Module):
     ],
 )
 def test_head_is_found(model: nn.Module, inputs: Tensor, head: str) -> None:
-    assert find_head(model, (inputs,)) == head
+    assert find_head(model, (inputs,)).name == head
 
 
 def test_head_of_transformers_is_found() -> None:
     batch = sentences(4)
     del batch["labels"]
-    assert find_head(bert(), (), batch) == "classifier"
-    assert find_head(vit(), (), {"pixel_values": images(4)}) == "classifier"
+    assert find_head(bert(), (), batch).name == "classifier"
+    assert find_head(vit(), (), {"pixel_values": images(4)}).name == "classifier"
 
 
 def test_head_called_with_a_keyword_is_found() -> None:
@@ -70,7 +71,7 @@ def test_head_called_with_a_keyword_is_found() -> None:
             logits: Tensor = self.classifier(input=self.features(x))
             return logits
 
-    assert find_head(Keyword(), (images(4),)) == "classifier"
+    assert find_head(Keyword(), (images(4),)).name == "classifier"
 
 
 class Twins(nn.Module):
@@ -90,7 +91,7 @@ class Twins(nn.Module):
 def test_ambiguity_lists_the_candidates_and_a_name_settles_it() -> None:
     with pytest.raises(HeadNotFoundError, match=r"(?s)more than one .*head='...'.*left: 12 features to 5.*right: 12"):
         find_head(Twins(), (rows(4),))
-    assert find_head(Twins(), (rows(4),), named="right") == "right"
+    assert find_head(Twins(), (rows(4),), named="right").name == "right"
 
 
 def test_of_two_equal_layers_the_one_whose_output_is_returned_is_the_head() -> None:
@@ -101,29 +102,31 @@ def test_of_two_equal_layers_the_one_whose_output_is_returned_is_the_head() -> N
             self.right(x)
             return logits
 
-    assert find_head(Auxiliary(), (rows(4),)) == "left"
+    assert find_head(Auxiliary(), (rows(4),)).name == "left"
 
 
 def test_no_linear_layer_at_all() -> None:
-    conv = nn.Sequential(nn.Conv2d(3, CLASSES, 8), nn.Flatten())
+    conv = nn.Sequential(nn.Conv2d(3, CLASSES, 3, stride=8), nn.Flatten())
     with pytest.raises(
-        HeadNotFoundError, match=r"(?s)no linear layer has .*\(4, 5\).*none: the model has no nn.Linear"
+        HeadNotFoundError, match=r"(?s)no linear layer has .*\(4, 5\).*none: the model has no nn.Linear.*embed="
     ):
         find_head(conv, (images(4),))
 
 
 def test_linear_layers_but_none_gives_the_logits() -> None:
-    squeezed = nn.Sequential(nn.Linear(8, 6), nn.Linear(6, CLASSES), nn.Softmax(dim=-1))
+    squeezed = nn.Sequential(nn.Linear(8, 6), nn.Linear(6, CLASSES), nn.Tanh())
     with pytest.raises(HeadNotFoundError) as error:
         find_head(squeezed, (rows(4),))
     assert "1: 6 features to 5 outputs" in str(error.value)
     assert "8 features" not in str(error.value), "a layer of another width is no candidate"
-    assert find_head(squeezed, (rows(4),), named="1") == "1", "an activation after the named head is the user's choice"
+    assert "pnml.guard(model, head=(weight, bias), embed=" in str(error.value)
+    with pytest.raises(HeadNotFoundError, match="'1' does not have the model's logits"):
+        find_head(squeezed, (rows(4),), named="1")
 
 
 def test_candidates_are_all_layers_when_none_has_the_width_of_the_logits() -> None:
-    padded = nn.Sequential(nn.Linear(8, 6), nn.Linear(6, 3), nn.ConstantPad1d((0, 1), 0.0))
-    with pytest.raises(HeadNotFoundError, match=r"(?s)0: 8 features to 6 outputs.*1: 6 features to 3 outputs"):
+    padded = nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 3), nn.ConstantPad1d((0, 1), 0.0))
+    with pytest.raises(HeadNotFoundError, match=r"(?s)0: 8 features to 6 outputs.*2: 6 features to 3 outputs"):
         find_head(padded, (rows(4),))
 
 
@@ -137,17 +140,18 @@ def test_a_wrongly_named_head_is_refused_with_candidates(named: str) -> None:
 
 
 def test_a_head_that_is_not_affine_is_refused() -> None:
-    class Cosine(nn.Linear):
+    class Squared(nn.Linear):
         def forward(self, x: Tensor) -> Tensor:
-            return nn.functional.linear(nn.functional.normalize(x), nn.functional.normalize(self.weight))
+            return super().forward(x.square())
 
-    with pytest.raises(HeadNotFoundError, match=r"head '1', a Cosine, does not compute weight · x \+ bias"):
-        find_head(nn.Sequential(nn.Linear(8, FEATURES), Cosine(FEATURES, CLASSES)), (rows(4),))
+    model = nn.Sequential(nn.Linear(8, FEATURES), Squared(FEATURES, CLASSES))
+    with pytest.raises(HeadNotFoundError, match=r"(?s)'1', a Squared, does not compute weight · x \+ bias.*embed="):
+        find_head(model, (rows(4),))
 
 
-def test_one_prediction_per_token_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"one prediction per sample is expected, got logits of shape \(2, 3, 5\)"):
-        find_head(nn.Linear(8, CLASSES), (torch.zeros(2, 3, 8),))
+def test_classes_instead_of_logits_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"the model returned torch.int64 of shape \(4,\): expected logits"):
+        find_head(Returning(lambda logits: logits.argmax(dim=1)), (rows(4),))
 
 
 @pytest.mark.parametrize("output", [(torch.zeros(2),), {"scores": torch.zeros(2)}, None])
@@ -157,7 +161,7 @@ def test_a_model_without_logits_is_refused(output: Any) -> None:
 
 
 def test_not_a_number_does_not_hide_the_head() -> None:
-    assert find_head(mlp().eval(), (rows(4) * torch.nan,)) == "3"
+    assert find_head(mlp().eval(), (rows(4) * torch.nan,)).name == "3"
 
 
 def test_hooks_are_gone_even_after_an_exception() -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pnml.pytorch.head import find_head
+from pnml.pytorch.finding import find_head
 from pnml.pytorch.layers import COUNT, Layer, LayersNotFoundError, find_layers, record_layers
 from pnml.pytorch.pooling import pool
 
@@ -59,7 +59,7 @@ def outputs_by_hand(case: Case) -> dict[tuple[str, int], Tensor]:
 @pytest.mark.parametrize("name", CASES)
 def test_outputs_are_pooled_over_their_pixels_or_tokens(name: str) -> None:
     case = CASES[name]
-    head = find_head(case.model, case.args, case.kwargs)
+    head = find_head(case.model, case.args, case.kwargs).name
     with torch.no_grad():
         layers = find_layers(case.model, case.args, case.kwargs, head=head)
         with record_layers(case.model, layers, case.kwargs) as recorded:
@@ -77,7 +77,7 @@ def test_outputs_are_pooled_over_their_pixels_or_tokens(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_layers_come_in_the_order_of_their_calls_and_before_the_head(name: str) -> None:
     case = CASES[name]
-    head = find_head(case.model, case.args, case.kwargs)
+    head = find_head(case.model, case.args, case.kwargs).name
     with torch.no_grad():
         layers = find_layers(case.model, case.args, case.kwargs, head=head)
     finished = list(outputs_by_hand(case))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -31,7 +31,12 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
+    from typing_extensions import Self
+
     from pnml.core.depth import Geometry
+
+Task = Literal["multiclass", "multilabel"]
+"""Whether one of the classes is right, or each of several labels may be."""
 
 _LOG = logging.getLogger("pnml")
 
@@ -65,6 +70,8 @@ class Detector:
         preparation: how the inputs of the model are prepared, JSON-able; ``pnml fit --images`` sets it, and ``save``
             keeps it. None where nobody said.
         model_fingerprint: of the weights of the model that was fitted, where a model was; empty otherwise.
+        head_notes: what is particular about the last layer, in words; empty for a plain linear layer.
+        task: "multiclass", or "multilabel" for a :class:`~pnml.core.multilabel.MultiLabelDetector`.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -75,6 +82,8 @@ class Detector:
     True
     """
 
+    task: Task = "multiclass"
+
     def __init__(self, weight: Array, bias: Array | None = None, *, embedding_scale: EmbeddingScale = "auto") -> None:
         self.weight, self.bias = checked_head(weight, bias)
         if embedding_scale not in EMBEDDING_SCALES:
@@ -84,6 +93,7 @@ class Detector:
         self.layer_names: tuple[str, ...] = ()
         self.preparation: dict[str, Any] | None = None
         self.model_fingerprint: dict[str, str] = {}
+        self.head_notes: tuple[str, ...] = ()
         self.correlation = self._empty_correlation()
         self._geometry: Geometry | None = None
         self._subspace: Subspace | None = None
@@ -177,6 +187,11 @@ class Detector:
         return self._fitted_scorers[0].model
 
     @property
+    def exact_scorer(self) -> Float64Scorer:
+        """What computes regrets in float64."""
+        return self._fitted_scorers[0]
+
+    @property
     def _fitted_scorers(self) -> tuple[Float64Scorer, Float32Scorer | None]:
         """The scorers in float64 and in float32, the latter None where float32 is not accurate enough."""
         if self._scorers is None:
@@ -190,9 +205,7 @@ class Detector:
             self._scorers = Float64Scorer(model), fast if fast.is_accurate else None
         return self._scorers
 
-    def fit(
-        self, embeddings: Array, *, features: Sequence[Array] | None = None, labels: Array | None = None
-    ) -> Detector:
+    def fit(self, embeddings: Array, *, features: Sequence[Array] | None = None, labels: Array | None = None) -> Self:
         """Learn from the training set, forgetting what was fitted before.
 
         Args:
@@ -200,7 +213,7 @@ class Detector:
             features: of earlier layers, one array of shape (N, features of that layer) for each.
             labels: the true classes, shape (N,); the predicted ones when left out.
         """
-        fresh = Detector(self.weight, self.bias, embedding_scale=self.embedding_scale)
+        fresh = type(self)(self.weight, self.bias, embedding_scale=self.embedding_scale)
         fresh.layer_names = self.layer_names
         fresh.partial_fit(embeddings, features=features, labels=labels)
         self.correlation, self.layer_names = self._empty_correlation(), fresh.layer_names
@@ -208,7 +221,7 @@ class Detector:
 
     def partial_fit(
         self, embeddings: Array, *, features: Sequence[Array] | None = None, labels: Array | None = None
-    ) -> Detector:
+    ) -> Self:
         """Add a batch of training samples, as :meth:`fit` takes them; a threshold set before is dropped."""
         layers = as_layers(features)
         rows = join_layers(check_shape(embeddings, self.n_features), layers)
@@ -248,7 +261,7 @@ class Detector:
         unit_norm = self.embedding_scale != "natural"
         return Correlation((self.n_features, *feature_widths), unit_norm=unit_norm, n_classes=n_classes)
 
-    def merge(self, correlation: Correlation) -> Detector:
+    def merge(self, correlation: Correlation) -> Self:
         """Add the statistic of further training rows, fitted elsewhere; a threshold set before is dropped."""
         widths = correlation.widths or (self.n_features,)
         if not self.correlation.count and widths[0] == self.n_features:
@@ -432,13 +445,23 @@ class Detector:
     def load(cls, path: str | os.PathLike[str]) -> Detector:
         """Read a detector written by :meth:`save`."""
         arrays, info = load_state(path, detector_state.KIND, detector_state.VERSION)
+        if info.get("task", "multiclass") != cls.task:
+            return cls._of_task(info["task"]).load(path)
         detector = cls(arrays["weight"], arrays["bias"], embedding_scale=info["embedding_scale"])
+        detector.head_notes = tuple(info.get("head_notes", ()))
         state = detector_state.from_state(arrays, info)
         detector.correlation, detector._geometry, detector._subspace = state.correlation, state.geometry, state.subspace
         detector.layer_names, detector._scales, detector.threshold = state.layer_names, state.scales, state.threshold
         detector.preparation = state.preparation
         detector.model_fingerprint = info.get("model_fingerprint", {})
         return detector
+
+    @staticmethod
+    def _of_task(task: str) -> type[Detector]:
+        """Return the class of detectors for a task."""
+        from pnml.core.multilabel import MultiLabelDetector
+
+        return MultiLabelDetector if task == "multilabel" else Detector
 
 
 def _most_likely(x: Array, weight: Array, bias: Array) -> Array:

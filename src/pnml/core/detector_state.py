@@ -54,6 +54,8 @@ def to_state(detector: Detector) -> tuple[Arrays, dict[str, Any]]:
         "head_digest": detector.head_digest,
         "layer_names": detector.layer_names,
         "model_fingerprint": detector.model_fingerprint,
+        "head_notes": detector.head_notes,
+        "task": detector.task,
         "threshold": None,
     }
     if detector.preparation is not None:

@@ -40,15 +40,35 @@ LABEL_NOISE = 0.005
 
 def balanced_scales(statistic: Correlation, weight: NDArray[Any], bias: NDArray[Any]) -> tuple[float, float]:
     """Return the length of :func:`balanced_length` for a fitted statistic, and the factor of the bias."""
+    norm, embeddings = statistic.mean_norm, _sampled(statistic, weight.shape[1])
+    length = balanced_length(embeddings, weight, bias, mean_norm=norm)
+    return length, length / norm
+
+
+def balanced_label_scales(statistic: Correlation, weight: NDArray[Any], bias: NDArray[Any]) -> tuple[float, float]:
+    """Return the same where each row of weight (L, M) and bias (L,) is a label: two classes, with logits 0 and z."""
+    norm, embeddings = statistic.mean_norm, _sampled(statistic, weight.shape[1])
+    z = _direction_logits(embeddings, weight, bias / norm).reshape(-1)
+    length = _length_with_entropy_left(np.stack([np.zeros_like(z), z], axis=1), norm)
+    return length, length / norm
+
+
+def _sampled(statistic: Correlation, width: int) -> NDArray[Any]:
+    """Return some training embeddings, (k, M)."""
     if statistic.sample is None:
         raise ValueError(
             'embedding_scale="auto" needs a sample of the training rows, and this Correlation was restored '
             'without one: fit it on the rows again, or take embedding_scale="paper"'
         )
-    norm = statistic.mean_norm
-    embeddings = statistic.sample.numpy()[:, : weight.shape[1]]
-    length = balanced_length(embeddings, weight, bias, mean_norm=norm)
-    return length, length / norm
+    return statistic.sample.numpy()[:, :width]
+
+
+def _direction_logits(rows: NDArray[Any], weight: NDArray[Any], bias: NDArray[Any]) -> NDArray[Any]:
+    """Return the logits (k, C) of rows at norm 1; rows of norm 0 are left out."""
+    norms = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
+    directions = rows[norms[:, 0] > 0] / norms[norms[:, 0] > 0]
+    found: NDArray[Any] = directions @ weight.T + bias
+    return found
 
 
 def balanced_length(rows: NDArray[Any], weight: NDArray[Any], bias: NDArray[Any], *, mean_norm: float) -> float:
@@ -68,10 +88,12 @@ def balanced_length(rows: NDArray[Any], weight: NDArray[Any], bias: NDArray[Any]
     >>> round(balanced_length(towards_one_class, np.eye(2), np.zeros(2), mean_norm=1.5), 3)  # p = 0.958
     3.135
     """
-    norms = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
-    directions = rows[norms[:, 0] > 0] / norms[norms[:, 0] > 0]
-    logits = directions @ weight.T + bias / mean_norm
-    logits -= logits.max(axis=1, keepdims=True)
+    return _length_with_entropy_left(_direction_logits(rows, weight, bias / mean_norm), mean_norm)
+
+
+def _length_with_entropy_left(logits: NDArray[Any], mean_norm: float) -> float:
+    """Return the length for which logits (k, C) of norm 1 are to be multiplied."""
+    logits = logits - logits.max(axis=1, keepdims=True)
     apart = -logits[logits < 1e-9 * logits.min()]
     if not apart.size:
         return mean_norm  # the head makes no difference between the classes, at any length

@@ -60,9 +60,11 @@ class EmbeddedImages(Samples):
             first, start = start, start + len(ids)
             batch = [image for image in images if image is not None]
             if batch:
-                logits, embeddings, features = self._run(self.preparation.batch(batch), first=first_batch)
-                first_batch = False
-                yield Chunk(start, first + kept, ids[kept], embeddings, logits, skipped, tuple(features))
+                found = self._run(self.preparation.batch(batch), first=first_batch)
+                if found.places is not None:
+                    raise ValueError(f"the model has answers of shape {found.places}: expected one per image")
+                first_batch, features = False, tuple(found.features)
+                yield Chunk(start, first + kept, ids[kept], found.embeddings, found.logits, skipped, features)
             else:
                 yield Chunk(start, first + kept, ids[kept], np.empty((0, 0)), skipped=skipped)
 

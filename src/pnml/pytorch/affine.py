@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +10,10 @@ from torch import Tensor, nn
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _ROWS = 64  # of a batch that a layer is checked on
 _PROBES = 1024  # unit vectors that enter a layer at a time
+
+
+Source = Literal["own", "probed", "cosine"]
+"""An affine map that a layer has by its weight and bias, that it behaves as, or as on rows of norm 1."""
 
 
 class Affine(NamedTuple):
@@ -32,13 +36,10 @@ def as_places(layer: nn.Module, entered: Tensor, output: Tensor) -> tuple[Tensor
     if entered.ndim < 2 or output.ndim != entered.ndim:
         return None
     if isinstance(layer, _CONVOLUTIONS):
-        if entered.ndim != len(layer.kernel_size) + 2 or layer.groups != 1:
-            return None
-        if _is_pointwise(layer):
+        if entered.ndim == len(layer.kernel_size) + 2 and layer.groups == 1 and _is_pointwise(layer):
             return entered.flatten(2).transpose(1, 2), output.flatten(2).transpose(1, 2)
-        if _is_whole(layer, entered):
-            return entered.flatten(1)[:, None], output.flatten(1)[:, None]
-        return None
+        whole = layer.groups == 1 and _is_whole(layer, entered)
+        return (entered.flatten(1)[:, None], output.flatten(1)[:, None]) if whole else None
     if entered.shape[:-1] != output.shape[:-1]:
         return None
     shape = (entered.shape[0], -1)
@@ -64,8 +65,8 @@ def own_affine(layer: nn.Module) -> Affine | None:
 
 
 @torch.no_grad()
-def affine_of(layer: nn.Module, x: Tensor, z: Tensor) -> tuple[Affine, bool] | None:
-    """Return the affine map of a layer, and whether it takes rows of norm 1; None if it is none on these rows.
+def affine_of(layer: nn.Module, x: Tensor, z: Tensor) -> tuple[Affine, Source] | None:
+    """Return the affine map of a layer, and where it is from; None if the layer is not affine on these rows.
 
     A cosine classifier is affine in rows of norm 1. A layer that is not an ``nn.Linear``, or computes something else
     than its weight and bias say, is probed with unit vectors.
@@ -78,31 +79,32 @@ def affine_of(layer: nn.Module, x: Tensor, z: Tensor) -> tuple[Affine, bool] | N
     kept = (x.isfinite().all(dim=1) & z.isfinite().all(dim=1)).nonzero()[:_ROWS, 0]
     if not len(kept):  # nothing to check with: what the layer says of itself
         own = own_affine(layer)
-        return None if own is None else (own, False)
+        return None if own is None else (own, "own")
     x, z = x[kept], z[kept]
-    exact = x.dtype in {torch.float32, torch.float64} and not callable(getattr(layer, "weight", None))
+    exact = z.dtype in {torch.float32, torch.float64} and not callable(getattr(layer, "weight", None))
     own = own_affine(layer)
-    if own is not None and _agrees(own, x, z, 0.01):
-        return own, False
+    if own is not None and _agrees(own, x, z, 0.01, z.abs().mean()):
+        return own, "own"
     probed = None if isinstance(layer, _CONVOLUTIONS) else _probe(layer, x)
     if probed is None or probed.weight.shape != (z.shape[1], x.shape[1]):
         return None
-    for normalised in (False, True):
-        if _agrees(probed, nn.functional.normalize(x) if normalised else x, z, 0.001 if exact else 0.02):
-            return probed, normalised
-    return None
+    tolerance, size = (0.001, z.abs().mean()) if exact else (0.02, z.abs().max())
+    if _agrees(probed, x, z, tolerance, size):
+        return probed, "probed"
+    return (probed, "cosine") if _agrees(probed, nn.functional.normalize(x), z, tolerance, size) else None
 
 
-def _agrees(affine: Affine, x: Tensor, z: Tensor, tolerance: float) -> bool:
-    plain = nn.functional.linear(x.float(), affine.weight.float(), affine.bias.float())
-    return bool(torch.allclose(plain, z.float(), rtol=tolerance, atol=tolerance * float(z.float().abs().mean())))
+def _agrees(affine: Affine, x: Tensor, z: Tensor, tolerance: float, size: Tensor) -> bool:
+    with torch.autocast(x.device.type, enabled=False):
+        plain = nn.functional.linear(x.float(), affine.weight.float(), affine.bias.float())
+    return bool(torch.allclose(plain, z.float(), rtol=tolerance, atol=tolerance * float(size)))
 
 
 def _probe(layer: nn.Module, like: Tensor) -> Affine | None:
     """Return the affine map that agrees with a layer on all unit vectors and their opposites."""
     ahead, back = [], []
     try:
-        for part in torch.eye(like.shape[1], dtype=like.dtype, device=like.device).split(_PROBES):
+        for part in torch.split(torch.eye(like.shape[1], dtype=like.dtype, device=like.device), _PROBES):
             ahead.append(layer(part).double())
             back.append(layer(-part).double())
     except Exception:  # noqa: BLE001 - whatever a layer raises that does not take plain rows

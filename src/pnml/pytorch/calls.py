@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 
 from pnml.pytorch.head import eager, unfused_attention
@@ -58,7 +59,7 @@ class _CallTree:
         self._source: nn.Module | None = None
         self._head = head
         self._stack, self._calls = [self.root], Counter[str]()
-        self._names = dict(_seen_modules(model))
+        self._names = dict(seen_modules(model))
         self._thread = get_ident()
 
     @contextmanager
@@ -107,16 +108,16 @@ def call_tree(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], h
     return tree.root, tree.entered
 
 
-def _seen_modules(model: nn.Module) -> Iterator[tuple[nn.Module, str]]:
-    """Yield the modules inside a model that hooks reach, and their names: none in its compiled parts."""
+def seen_modules(model: nn.Module) -> Iterator[tuple[nn.Module, str]]:
+    """Yield the modules inside a model that hooks reach, and their names: none in its compiled or scripted parts."""
     hidden: tuple[str, ...] = ()
     for name, module in model.named_modules():
         if not name or name.startswith(hidden):
             continue
-        compiled = getattr(module, "_compiled_call_impl", None) is not None
-        if compiled or hasattr(module, "_orig_mod"):
+        closed = getattr(module, "_compiled_call_impl", None) is not None or isinstance(module, torch.jit.ScriptModule)
+        if closed or hasattr(module, "_orig_mod"):
             hidden += (f"{name}.",)
-        if not compiled:
+        if not closed:
             yield module, name
 
 

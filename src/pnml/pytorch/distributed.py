@@ -15,6 +15,7 @@ from pnml.core.sample import RowSample
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from pnml.pytorch.last_layer import LastLayer
     from pnml.pytorch.layers import Layer
 
 T = TypeVar("T")
@@ -30,26 +31,31 @@ def is_first_rank() -> bool:
     return not is_distributed() or dist.get_rank() == 0
 
 
-def agree_over_ranks(head_name: str | None, layers: tuple[Layer, ...] | None) -> tuple[str, tuple[Layer, ...]] | None:
-    """Return the name of the head and the layers that the ranks with data found; None when none has any.
+def agree_over_ranks(
+    head: LastLayer | None, layers: tuple[Layer, ...] | None
+) -> tuple[LastLayer, tuple[Layer, ...]] | None:
+    """Return the head and the layers that the ranks with data found; None when none has any.
 
     Where a rank had to go on without layers, all do.
     """
-    mine = None if head_name is None or layers is None else (head_name, layers)
+    mine = None if head is None or layers is None else (head, layers)
     if not is_distributed():
         return mine
-    every: list[tuple[str, tuple[Layer, ...]] | None] = [None] * dist.get_world_size()
+    every: list[tuple[LastLayer, tuple[Layer, ...]] | None] = [None] * dist.get_world_size()
     dist.all_gather_object(every, mine)
     found = [one for one in every if one is not None]
-    heads, choices = sorted({head for head, _ in found}), {layers for _, layers in found}
+    if not found:
+        return None
+    heads, choices = sorted({head.name for head, _ in found}), {layers for _, layers in found}
     if len(heads) > 1:
         raise ValueError(f"the ranks found different heads, {heads}: run the same model everywhere, or name its head")
+    agreed = found[0][0] if head is None else head
     if () in choices:
-        return heads[0], ()
+        return agreed, ()
     if len(choices) > 1:
         names = sorted([str(layer) for layer in layers] for layers in choices)
         raise ValueError(f"the ranks found different layers, {names}: run the same model everywhere, or name them")
-    return (heads[0], choices.pop()) if found else None
+    return agreed, choices.pop()
 
 
 def sum_over_ranks(statistic: Correlation) -> Correlation:

@@ -102,6 +102,7 @@ def scale_and_shift(function: str, at_zero: Tensor, at_ramp: Tensor, ramp: Tenso
         if len(ramp) < 2:
             return None
         scale = ((steps[-1] - steps[0]) / (ramp[-1] - ramp[0])).expand(len(ramp))
+        shift = shift - shift.mean()  # softmax does not tell what all classes have in common
     usable = shift.isfinite() & scale.isfinite() & (scale != 0)
     return (scale.clone(), shift) if bool(usable.all()) else None
 

@@ -53,6 +53,8 @@ class GuardGraph(nn.Module):
                 "the guard was loaded and has not been run yet: call it once with a batch, to see its layers"
             )
         guard.warn_if_changed()
+        if detector.task == "multilabel" or (guard.found_head and guard.found_head.ending.reading == "every"):
+            raise ValueError("a graph has one score per sample: models of several labels, tokens or pixels have more")
         self.guard = guard
         self.scoring = detector.model
         self.threshold = detector.threshold
@@ -71,7 +73,7 @@ class GuardGraph(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
         """Run the model and its regret on a batch."""
-        logits, embeddings, features = self.guard.run(args, kwargs)
+        logits, embeddings, features, *_ = self.guard.run(args, kwargs)
         rows = torch.cat([layer.double() for layer in (embeddings, *features)], dim=1)
         constants = tuple(getattr(self, name) for name in self.constant_names)
         terms = compute_terms(rows, constants, self.scoring, torch.finfo(embeddings.dtype).eps)

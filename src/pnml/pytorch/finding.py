@@ -2,49 +2,54 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
 
+from pnml.core.detector import Task
 from pnml.pytorch.affine import Affine, affine_of, as_places
+from pnml.pytorch.calls import seen_modules
 from pnml.pytorch.endings import FUNCTIONS, Ending, explain, scale_and_shift
-from pnml.pytorch.head import Call, HeadNotFoundError, eager, logits_of, record_calls, unfused_attention
+from pnml.pytorch.head import Call, HeadNotFoundError, logits_of
 from pnml.pytorch.last_layer import LastLayer, with_zero_class
-from pnml.pytorch.pooling import token_mask
+from pnml.pytorch.passes import Pass, Passes, by_place
 from pnml.pytorch.refusals import diagnosis, multilabel_refusal, refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-Task = Literal["multiclass", "multilabel"]
-FUNCTION_NAMES = list(FUNCTIONS)
+TASKS: tuple[str, ...] = get_args(Task)
 
 _LINEAR = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_FUNCTIONS = list(FUNCTIONS)
 _TRIED = 4  # layers whose output is replaced, in search of one that is scaled afterwards
 
 
-class Pass(NamedTuple):
-    """A forward pass: calls of modules by name, in the order of the model, its answer, and which tokens count."""
-
-    calls: dict[str, list[Call]]
-    answer: Tensor
-    mask: Tensor | None
-
-
-class _Match(NamedTuple):
-    """A call of a module that the model's answer is made of: what entered and left it, by sample and place."""
+class _Called(NamedTuple):
+    """One of the calls of a module: its output, and what entered and left it by sample and place."""
 
     name: str
     number: int
+    calls: int
+    output: Tensor
     x: Tensor
     z: Tensor
+    has_tokens_first: bool = False
+
+    def tokens_first(self) -> _Called:
+        """Return the same for tokens in the first axis and samples in the second."""
+        return self._replace(x=self.x.transpose(0, 1), z=self.z.transpose(0, 1), has_tokens_first=True)
+
+
+class _Match(NamedTuple):
+    """A call that the model's answer is made of, and how."""
+
+    called: _Called
     ending: Ending
-    calls: int
-    tokens_first: bool = False
 
 
+@torch.no_grad()
 def find_head(
     model: nn.Module,
     args: tuple[Any, ...],
@@ -71,177 +76,148 @@ def find_head(
     >>> find_head(model, (torch.zeros(5, 4),)).name
     '2'
     """
-    finder = _Finder(model, args, kwargs or {}, named, task, logits)
-    return finder.find()
+    return _Finder(Passes(model, args, kwargs or {}, logits), named, task).find()
 
 
 class _Finder:
     """The ways to find a head, from the plain one to those that take more forward passes."""
 
-    def __init__(
-        self,
-        model: nn.Module,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        named: str | None,
-        task: Task,
-        logits: Callable[[Any], Tensor],
-    ) -> None:
-        self.model, self.args, self.kwargs = model, args, kwargs
-        self.named, self.task, self.logits = named, task, logits
-        self.modules = dict(model.named_modules())
+    def __init__(self, passes: Passes, named: str | None, task: Task) -> None:
+        self.passes, self.modules, self.named, self.task = passes, passes.modules, named, task
         self.not_affine: list[str] = []
 
     def find(self) -> LastLayer:
         """Return the head, or raise :class:`HeadNotFoundError`."""
-        linear = [name for name, module in self.modules.items() if isinstance(module, _LINEAR)]
-        if self.named is not None and self.named not in linear:
-            linear.append(self.named)
-        seen = self.run(linear)
-        self._check_task(seen)
-        for matches in (self._returned(seen), self._explained(seen), self._scaled(seen), self._of_any_module()):
-            found = {head.name: head for match in matches if (head := self._last_layer(match)) is not None}
-            if len(found) == 1:
-                return next(iter(found.values()))
-            if found:
-                raise refusal("more than one linear layer has", seen.answer, self.modules, list(found))
+        linear = [name for name, module in self.modules.items() if isinstance(module, nn.Linear)]
+        first = self.passes.run(linear, lambda output: output.ndim == 2)
+        self._check_task(first)
+        found = self._one_of(first, self._returned(first)) or self._one_of(first, self._explained(first))
+        if found is not None:
+            return found
+        reached = [(self.passes.model, ""), *seen_modules(self.passes.model)]
+        names = [name for module, name in reached if _may_be_head(module) or name == self.named]
+        seen = self.passes.run(names, lambda output: _may_be_logits(output, first.answer))
+        for matches in (self._returned, self._explained, self._scaled, self._of_any_module):
+            found = self._one_of(seen, matches(seen))
+            if found is not None:
+                return found
         raise diagnosis(self.modules, seen, self.named, self.not_affine)
 
-    def run(self, names: Iterable[str], replaced: Mapping[str, Tensor] | None = None) -> Pass:
-        """Run the model and note the calls of modules; outputs of those in ``replaced`` are replaced by rows (C,)."""
-        with ExitStack() as stack:
-            calls = {name: stack.enter_context(record_calls(self.modules[name])) for name in names}
-            for name, row in (replaced or {}).items():
-                stack.enter_context(_replace_output(self.modules[name], row))
-            stack.enter_context(unfused_attention())
-            answer = self.logits(eager(self.model)(*self.args, **self.kwargs))
-        if not answer.is_floating_point() or not answer.ndim:
-            raise TypeError(
-                f"the model returned {answer.dtype} of shape {tuple(answer.shape)}: expected one row of logits per sample"
-            )
-        return Pass(calls, answer, token_mask(self.model, self.args, self.kwargs))
+    def _one_of(self, seen: Pass, matches: Iterable[_Match]) -> LastLayer | None:
+        """Return the head of the only module that matches and is affine, None if none does."""
+        found = {head.name: head for match in matches if (head := self._last_layer(match)) is not None}
+        if len(found) > 1:
+            raise refusal("more than one linear layer has", seen.answer, self.modules, list(found))
+        return next(iter(found.values()), None)
 
     def _check_task(self, seen: Pass) -> None:
-        kind = getattr(getattr(self.model, "config", None), "problem_type", None)
+        kind = getattr(getattr(self.passes.model, "config", None), "problem_type", None)
         if kind == "regression":
             raise HeadNotFoundError("the model's config says that it is a regression, which has no regret")
         if kind == "multi_label_classification" and self.task == "multiclass":
             raise multilabel_refusal(seen.answer, "its config says so")
 
-    def _calls(self, seen: Pass) -> Iterator[tuple[str, int, Call]]:
+    def _calls(self, seen: Pass) -> Iterator[_Called]:
+        """Yield the calls of the layers that are linear, or of the one that is named."""
         for name, calls in seen.calls.items():
-            if self.named is None or name == self.named:
-                yield from ((name, number, call) for number, call in enumerate(calls))
+            wanted = isinstance(self.modules[name], _LINEAR) if self.named is None else name == self.named
+            yield from self._called(name, calls) if wanted else ()
+
+    def _called(self, name: str, calls: Sequence[Call]) -> Iterator[_Called]:
+        for number, call in enumerate(calls):
+            places = as_places(self.modules[name], call.embeddings, call.output)
+            if places is not None and call.embeddings.is_floating_point():
+                yield _Called(name, number, len(calls), call.output, *places)
 
     def _returned(self, seen: Pass) -> Iterator[_Match]:
         """Yield calls whose output is what the model returned, the very same tensor."""
-        for name, number, call in self._calls(seen):
-            places = as_places(self.modules[name], call.embeddings, call.output)
-            if call.output is seen.answer and places is not None:
-                one = _by_place(seen.answer, self.modules[name]).ndim == 2
-                yield _Match(name, number, *places, Ending("rows" if one else "every"), len(seen.calls[name]))
+        for called in self._calls(seen):
+            if called.output is seen.answer:
+                one = by_place(seen.answer, self.modules[called.name]).ndim == 2
+                yield _Match(called, Ending("rows" if one else "every"))
 
-    def _explained(self, seen: Pass, scale: Tensor | None = None, shift: Tensor | None = None) -> Iterator[_Match]:
+    def _explained(self, seen: Pass) -> Iterator[_Match]:
+        yield from self._explain(seen, self._calls(seen))
+
+    def _explain(
+        self, seen: Pass, calls: Iterable[_Called], scale: Tensor | None = None, shift: Tensor | None = None
+    ) -> Iterator[_Match]:
         """Yield calls that the answer follows from, with the simplest ending by which any does."""
         found = []
-        for name, number, call in self._calls(seen):
-            places = as_places(self.modules[name], call.embeddings, call.output)
-            if places is None or not call.embeddings.is_floating_point():
-                continue
-            answer, count = _by_place(seen.answer, self.modules[name]), len(seen.calls[name])
-            for tokens_first in (False, True) if call.output.ndim == 3 and answer.ndim == 2 else (False,):
-                x, z = (part.transpose(0, 1) if tokens_first else part for part in places)
-                endings = explain(z, answer, seen.mask, scale, shift)
-                found += [_Match(name, number, x, z, ending, count, tokens_first) for ending in endings]
-        simplest = min((FUNCTION_NAMES.index(match.ending.function) for match in found), default=0)
-        yield from (match for match in found if match.ending.function == FUNCTION_NAMES[simplest])
+        for called in calls:
+            answer = by_place(seen.answer, self.modules[called.name])
+            both = called.output.ndim == 3 and answer.ndim == 2
+            for one in (called, called.tokens_first()) if both else (called,):
+                found += [_Match(one, ending) for ending in explain(one.z, answer, seen.mask, scale, shift)]
+        simplest = min((_FUNCTIONS.index(match.ending.function) for match in found), default=0)
+        yield from (match for match in found if match.ending.function == _FUNCTIONS[simplest])
 
     def _scaled(self, seen: Pass) -> Iterator[_Match]:
         """Yield calls whose output is scaled and shifted afterwards: by a temperature or a normalisation.
 
         Two forward passes, in which numbers of ours take the place of the output, show by how much.
         """
-        fitting = [name for name, _, call in self._calls(seen) if call.output.numel() and _fits(call, seen.answer)]
-        for name in list(dict.fromkeys(fitting))[-_TRIED:]:
-            classes = _by_place(seen.answer, self.modules[name]).shape[-1]
-            ramp = torch.linspace(1, 2, classes, dtype=seen.answer.dtype, device=seen.answer.device)
-            try:
-                answers = [self.run([], {name: row}).answer for row in (torch.zeros_like(ramp), ramp)]
-            except Exception:  # noqa: BLE001 - whatever a model raises that does not take these numbers
+        classes = {called.name: called.z.shape[-1] for called in self._calls(seen)}
+        for name in list(classes)[-_TRIED:]:
+            module, width = self.modules[name], classes[name]
+            ramp = torch.linspace(1, 2, width, dtype=seen.answer.dtype, device=seen.answer.device)
+            answers = [self.passes.run_replaced(name, row) for row in (torch.zeros_like(ramp), ramp)]
+            if any(by_place(answer, module).shape[-1] != width for answer in answers):
                 continue
-            rows = [_by_place(answer, self.modules[name]).reshape(-1, classes)[0].double() for answer in answers]
-            only = seen._replace(calls={name: seen.calls[name]})
-            for function in FUNCTION_NAMES:
-                found = scale_and_shift(function, *rows, ramp.double())
-                matches = [] if found is None else list(self._explained(only, *found))
-                if any(match.ending.function == function for match in matches):
-                    yield from (match for match in matches if match.ending.function == function)
+            first, second = (by_place(answer, module).reshape(-1, width)[0].double() for answer in answers)
+            for function in _FUNCTIONS:
+                found = scale_and_shift(function, first, second, ramp.double())
+                calls = () if found is None else self._called(name, seen.calls[name])
+                matches = [] if found is None else list(self._explain(seen, calls, *found))
+                if matches and matches[0].ending.function == function:
+                    yield from matches
                     return
 
-    def _of_any_module(self) -> Iterator[_Match]:
+    def _of_any_module(self, seen: Pass) -> Iterator[_Match]:
         """Yield the smallest module that the answer follows from and that is affine, whatever its class."""
-        names = [name for name, module in self.modules.items() if not isinstance(module, nn.Linear) and _has_weight(module)]
-        if any(isinstance(module, torch.jit.ScriptModule) for module in self.modules.values()):
-            return
-        seen = self.run(names)
+        names = [name for name in seen.calls if self.named is None or name == self.named]
         sizes = {name: sum(p.numel() for p in self.modules[name].parameters()) for name in names}
-        for match in sorted(self._explained(seen), key=lambda match: sizes[match.name]):
-            if self._last_layer(match) is not None:
-                yield match
-                return
+        refused, self.not_affine = self.not_affine, []
+        for name in sorted(names, key=sizes.__getitem__):
+            for match in self._explain(seen, self._called(name, seen.calls[name])):
+                if self._last_layer(match) is not None:
+                    yield match
+                    return
+        self.not_affine = refused
 
     def _last_layer(self, match: _Match) -> LastLayer | None:
         """Return the head of a match; None if it is not affine."""
-        function, classes = match.ending.function, match.z.shape[-1]
-        if function == "sigmoid" and classes > 1 and self.task == "multiclass":
-            raise multilabel_refusal(match.z, f"the sigmoid of {match.name!r} is what it returns")
-        if "softmax" in function and self.task == "multilabel":
-            raise HeadNotFoundError(f"task='multilabel' was given, and the model ends in {function}: leave it out")
-        found = affine_of(self.modules[match.name], match.x.flatten(0, 1), match.z.flatten(0, 1))
+        called, ending = match
+        one_logit = called.z.shape[-1] == 1 and self.task == "multiclass"
+        if ending.function == "sigmoid" and not one_logit and self.task == "multiclass":
+            raise multilabel_refusal(called.z, f"the sigmoid of {called.name!r} is what it returns")
+        if "softmax" in ending.function and self.task == "multilabel":
+            raise HeadNotFoundError(
+                f"task='multilabel' was given, and the model ends in {ending.function}: leave the task out"
+            )
+        found = affine_of(self.modules[called.name], called.x.flatten(0, 1), called.z.flatten(0, 1))
         if found is None:
-            self.not_affine.append(match.name)
+            self.not_affine.append(called.name)
             return None
-        affine, normalised = found
-        if match.ending.scale is not None and match.ending.shift is not None:
-            scale, shift = match.ending.scale.to(affine.weight), match.ending.shift.to(affine.weight)
+        affine, source = found
+        if ending.scale is not None and ending.shift is not None:
+            scale, shift = ending.scale.to(affine.weight), ending.shift.to(affine.weight)
             affine = Affine(scale[:, None] * affine.weight, scale * affine.bias + shift)
-        one_logit = classes == 1 and self.task == "multiclass"
         if one_logit or self.task == "multilabel":
             affine = with_zero_class(affine)
-        return LastLayer(match.name, affine, match.ending, normalised, one_logit, match.number, match.calls, match.tokens_first)
+        where = {"call": called.number, "calls": called.calls, "rank": called.output.ndim}
+        first = called.has_tokens_first
+        return LastLayer(called.name, affine, ending, source, one_logit=one_logit, tokens_first=first, **where)
 
 
-def _by_place(answer: Tensor, module: nn.Module) -> Tensor:
-    """Return an answer as (n, C), or as (n, places, C) where every token or pixel has one."""
-    if answer.ndim == 1:
-        return answer[:, None]
-    if isinstance(module, nn.modules.conv._ConvNd) and answer.ndim > 2:  # noqa: SLF001
-        rows = answer.flatten(2).transpose(1, 2)
-        return rows[:, 0] if rows.shape[1] == 1 else rows
-    return answer if answer.ndim == 2 else answer.flatten(1, -2)
-
-
-def _fits(call: Call, answer: Tensor) -> bool:
-    return answer.shape[0] in call.output.shape[:2] and (answer.ndim == 1 or answer.shape[1] in call.output.shape)
-
-
-def _has_weight(module: nn.Module) -> bool:
-    """Return whether a module may be a head: it has a matrix, or is a linear layer of some other library."""
+def _may_be_head(module: nn.Module) -> bool:
+    """Return whether a module may be a head: it has a matrix, or is a linear layer of some library."""
+    if isinstance(module, torch.jit.ScriptModule):  # which takes no hooks
+        return False
     return hasattr(module, "in_features") or any(p.ndim > 1 for p in module.parameters())
 
 
-@contextmanager
-def _replace_output(module: nn.Module, row: Tensor) -> Iterator[None]:
-    """Let a module put out the same row (C,) for every sample and place while the context is open."""
-
-    def replace(_module: nn.Module, _args: Any, output: Tensor) -> Tensor:
-        at = 1 if isinstance(module, nn.modules.conv._ConvNd) else output.ndim - 1  # noqa: SLF001
-        shape = [1] * output.ndim
-        shape[at] = len(row)
-        return row.to(output).reshape(shape).expand(output.shape).clone()
-
-    handle = module.register_forward_hook(replace)
-    try:
-        yield
-    finally:
-        handle.remove()
+def _may_be_logits(output: Tensor, answer: Tensor) -> bool:
+    """Return whether an answer may be made of an output: both have the samples and the classes."""
+    classes = {answer.shape[1], answer.shape[-1]} if answer.ndim > 1 else {1}
+    return output.ndim > 1 and answer.shape[0] in output.shape[:2] and not classes.isdisjoint(output.shape[1:])

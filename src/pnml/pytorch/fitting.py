@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pnml.core.correlation import Correlation
-from pnml.core.detector import Detector
 from pnml.core.sample import RowSample
 from pnml.pytorch.distributed import agree_over_ranks, sum_over_ranks
-from pnml.pytorch.head import arrays_of
 from pnml.pytorch.layers import LayersNotFoundError, warn_of_fallback
 
 if TYPE_CHECKING:
+    from pnml.core.detector import Detector
     from pnml.pytorch.guard import Guard, Outputs
 
 
@@ -30,7 +29,8 @@ class TrainingPass:
         """Run the model on a batch and add its embeddings and features."""
         outputs = self._run(args, kwargs)
         if self._detector is None:
-            self._detector = self._empty_detector()
+            self._detector = self.guard.empty_detector()
+        outputs = outputs.counting()
         self._detector.partial_fit(outputs.embeddings, features=outputs.features)
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outputs:
@@ -54,30 +54,26 @@ class TrainingPass:
     def _fall_back(self) -> None:
         """Go on with the embeddings alone."""
         self.guard.found_layers = ()
-        seen, self._detector = self._detector, self._empty_detector()
+        seen, self._detector = self._detector, self.guard.empty_detector()
         if seen is not None:
             self._detector.merge(embeddings_alone(seen.correlation))
-
-    def _empty_detector(self) -> Detector:
-        detector = Detector(*arrays_of(self.guard.head), embedding_scale=self.guard.embedding_scale)
-        detector.layer_names = self.guard.layers
-        return detector
 
     def finish(self) -> Detector:
         """Return the fitted detector, of the batches of all ranks under ``torch.distributed``."""
         guard = self.guard
-        agreed = agree_over_ranks(guard.head_name, guard.found_layers)
+        agreed = agree_over_ranks(guard.found_head, guard.found_layers)
         if agreed is None:
             raise ValueError("the loader yielded no samples: nothing to fit")
-        guard.head_name, layers = agreed
+        guard.found_head, layers = agreed
+        guard.head_name = guard.found_head.name
         if guard.found_layers and not layers:
             self._fall_back()
         guard.found_layers = layers
-        mine = self._empty_detector() if self._detector is None else self._detector
+        mine = self.guard.empty_detector() if self._detector is None else self._detector
         statistic = sum_over_ranks(mine.correlation)
         if statistic.count + statistic.left_out == 0:
             raise ValueError("the loader yielded no samples: nothing to fit")
-        detector = self._empty_detector().merge(statistic)
+        detector = self.guard.empty_detector().merge(statistic)
         _ = detector.model  # decomposed now, so that warnings come from here and the first call is fast
         return detector
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,23 +12,30 @@ from torch import Tensor, nn
 from pnml.backend.progress import track
 from pnml.core.calibration_scores import CalibrationScores
 from pnml.core.detector import Detector
-from pnml.core.last_layer import head_digest
+from pnml.core.multilabel import MultiLabelDetector
+from pnml.core.placed_result import PlacedResult
 from pnml.pytorch.batches import as_loader, inputs_of
 from pnml.pytorch.call_inputs import empty_rows, explained_errors, input_ndim, sample_count
 from pnml.pytorch.changes import FittedWeights, refuse_changed, refuse_rounded, relation
 from pnml.pytorch.distributed import gather_over_ranks, is_first_rank
+from pnml.pytorch.finding import TASKS, find_head
 from pnml.pytorch.fingerprint import fingerprint
 from pnml.pytorch.fitting import TrainingPass
-from pnml.pytorch.head import arrays_of, eager, find_head, linear_layers, logits_of, record_calls, unwrapped
-from pnml.pytorch.layers import LayersNotFoundError, check_layer_names, choose_layers, record_layers
+from pnml.pytorch.given import GivenHead
+from pnml.pytorch.head import HeadWarning, eager, linear_layers, logits_of, record_calls, unwrapped
+from pnml.pytorch.last_layer import LastLayer, check_same_head, matching_layers
+from pnml.pytorch.layers import LayersNotFoundError, check_layer_names, choose_layers, record_layers, warn_of_fallback
+from pnml.pytorch.pooling import token_mask
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pnml.core.calibration import By, Threshold
+    from pnml.core.detector import Task
     from pnml.core.result import Result
     from pnml.core.scaling import EmbeddingScale
+    from pnml.pytorch.affine import Affine
     from pnml.pytorch.batches import ChooseInputs
     from pnml.pytorch.fingerprint import Fingerprint
     from pnml.pytorch.layers import Layer
@@ -51,9 +59,11 @@ class Outputs(NamedTuple):
     places: tuple[int, ...] | None = None
     counts: Tensor | None = None
 
-    def counting(self) -> Tensor:
-        """Return the embeddings to learn from: those of padding are left out."""
-        return self.embeddings if self.counts is None else self.embeddings[self.counts]
+    def counting(self) -> Outputs:
+        """Return what is to be learnt from: padding is left out."""
+        if self.counts is None:
+            return self
+        return Outputs(self.logits[self.counts], self.embeddings[self.counts], [])
 
 
 def guard(
@@ -144,10 +154,11 @@ class Guard(nn.Module):
         self._weights = FittedWeights()
         self._input_ndim: int | None = None
         self._wanted: str | tuple[str, ...] = layers if isinstance(layers, str) else tuple(layers) or "last"
-        self._logits, self._told = logits, ""
-        self._given = None if embed is None and not isinstance(head, tuple) else GivenHead(self._plain, head, embed, task)
+        self._logits, self._told, self._is_loaded = logits, "", False
         if task not in TASKS:
             raise ValueError(f"task must be one of {TASKS}, got {task!r}")
+        is_given = embed is not None or isinstance(head, tuple)
+        self._given = GivenHead(self._plain, head, embed, task) if is_given else None
         if self.head_name is not None and self.head_name not in dict(self._plain.named_modules()):
             raise ValueError(
                 f"head {head!r} is no module of the model; its linear layers are {list(linear_layers(self._plain))}"
@@ -209,7 +220,7 @@ class Guard(nn.Module):
                 and all end with the same detector.
             progress: show a progress bar on stderr.
         """
-        before, self.found_layers = self.found_layers, None
+        before, self.found_layers, self._is_loaded = self.found_layers, None, False
         try:
             training = TrainingPass(self)
             self._each_batch(loader, training.add, "fit", progress=progress)
@@ -243,9 +254,9 @@ class Guard(nn.Module):
         parts: list[CalibrationScores] = []
 
         def score(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            logits, embeddings, features = self.run(args, kwargs)
+            outputs = self.run(args, kwargs).counting()
             found = detector.calibration_scores(
-                embeddings, features=features, logits=logits, leave_one_out=leave_one_out
+                outputs.embeddings, features=outputs.features, logits=outputs.logits, leave_one_out=leave_one_out
             )
             parts.append(found)
 
@@ -264,8 +275,9 @@ class Guard(nn.Module):
             embeddings, *features = empty_rows(self.model, (detector.n_features, *detector.feature_widths))
             return detector(embeddings, features=features)
         with self.eval_no_grad(), explained_errors(args, kwargs, self._input_ndim):
-            logits, embeddings, features = self.run(args, kwargs)
-            return detector(embeddings, features=features, logits=logits)
+            outputs = self.run(args, kwargs)
+            result = detector(outputs.embeddings, features=outputs.features, logits=outputs.logits)
+            return result if outputs.places is None else PlacedResult(result, outputs.places)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the detector to a safetensors file; the model is saved by you, as ever."""
@@ -285,28 +297,42 @@ class Guard(nn.Module):
         known = relation(detector.model_fingerprint, self.model)
         if check_model and known == "rounded":
             raise refuse_rounded(path)
-        layers = linear_layers(self._plain)
-        names = [self.head_name] if self.head_name else list(layers)
-        shaped = [name for name in names if layers[name].weight.shape == detector.weight.shape]
-        matches = [name for name in shaped if head_digest(*arrays_of(layers[name])) == detector.head_digest]
-        if not matches:
+        self._check_head_of(detector, path)
+        if check_model and known == "other":
+            raise refuse_changed(path)
+        check_layer_names(self._plain, detector.layer_names)
+        self._weights.keep(self.model, detector.model_fingerprint if known == "same" else None)
+        self.detector, self._is_loaded, self.found_head = detector, True, None
+        self.embedding_scale, self.task = detector.embedding_scale, detector.task
+        self._wanted, self.found_layers = detector.layer_names or "last", None
+        return self
+
+    def _check_head_of(self, detector: Detector, path: str | os.PathLike[str]) -> None:
+        """Learn the name of the head that a detector was fitted for, where its weights alone tell."""
+        if self._given is not None:
+            check_same_head(detector, self._given.affine)
+            return
+        names = [self.head_name] if self.head_name else [name for name, _ in self._plain.named_modules()]
+        matches = matching_layers(self._plain, names, detector.head_digest)
+        if not matches and not detector.head_notes:
             raise ValueError(
                 f"{path} was fitted for another last layer: one of {detector.n_features} features and "
                 f"{detector.n_classes} classes with digest {detector.head_digest[:12]}, which none of this model's "
-                f"linear layers {names} is"
+                f"linear layers {[self.head_name] if self.head_name else list(linear_layers(self._plain))} is"
             )
         if len(matches) > 1:
             raise ValueError(
                 f"{path} fits more than one layer of this model: say which, pnml.guard(model, head=...), of {matches}"
             )
-        if check_model and known == "other":
-            raise refuse_changed(path)
-        check_layer_names(self._plain, detector.layer_names)
-        self._weights.keep(self.model, detector.model_fingerprint if known == "same" else None)
-        self.head_name, self.detector = matches[0], detector
-        self.embedding_scale = detector.embedding_scale
-        self._wanted, self.found_layers = detector.layer_names or "last", None
-        return self
+        self.head_name = matches[0] if matches else self.head_name
+
+    def empty_detector(self) -> Detector:
+        """Return a detector of the model's last layer that is not fitted."""
+        kind = MultiLabelDetector if self.task == "multilabel" else Detector
+        detector = kind(*self.head, embedding_scale=self.embedding_scale)
+        detector.layer_names = self.layers
+        detector.head_notes = () if self.found_head is None else self.found_head.notes
+        return detector
 
     def fitted(self) -> Detector:
         """Return the detector; raise ``ValueError`` before :meth:`fit` or :meth:`load`."""
@@ -357,8 +383,8 @@ class Guard(nn.Module):
             found = self._given.check(args, kwargs, self._logits)
         else:
             found = find_head(self._plain, args, kwargs, named=self.head_name, task=self.task, logits=self._logits)
-        if self.detector is not None:
-            check_same_head(self.detector, found.affine)
+        if self._is_loaded:
+            check_same_head(self.fitted(), found.affine)
         self.found_head, self.head_name = found, found.name
         if found.warning is not None and found.warning != self._told:
             warnings.warn(found.warning, HeadWarning, stacklevel=5)
@@ -368,8 +394,13 @@ class Guard(nn.Module):
     def _find_layers(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Layer, ...]:
         if self.found_layers is None:
             assert self.found_head is not None  # noqa: S101 - found before
-            alone = self._given is not None or self.embedding_scale != "auto" or self.found_head.ending.reading == "every"
-            wanted = "last" if alone and isinstance(self._wanted, str) else self._wanted
+            wanted, obstacle = self._wanted, self.found_head.obstacle_to_layers
+            if obstacle is not None and not self.may_fall_back:
+                raise LayersNotFoundError(f"layers={list(wanted)} cannot be watched: {obstacle}. Take layers='last'")
+            if obstacle is not None and wanted == "auto":
+                warn_of_fallback(obstacle)
+            if obstacle is not None or self._given is not None or self.embedding_scale != "auto":
+                wanted = "last"
             self.found_layers = choose_layers(self._plain, args, kwargs, head=self.found_head.name, wanted=wanted)
         return self.found_layers
 

@@ -17,6 +17,10 @@ class HeadNotFoundError(ValueError):
     """No linear layer, or more than one, is known to give the logits."""
 
 
+class HeadWarning(UserWarning):
+    """The model's answer is not the logits of its classes: what is taken for them is said."""
+
+
 class Call(NamedTuple):
     """What passed through a layer when it was called."""
 
@@ -89,19 +93,27 @@ def logits_of(output: Any) -> Tensor:
     if not isinstance(logits, Tensor):
         raise TypeError(
             f"the model returned {type(output).__name__}: expected a tensor of logits, or something that holds 'logits'"
+            ". Take them out of it, pnml.guard(model, logits=lambda output: output[0])"
         )
     return logits
 
 
 @contextmanager
-def record_calls(layer: nn.Module) -> Iterator[list[Call]]:
-    """Note this thread's calls of ``layer`` with one tensor while the context is open; then the hook is gone."""
+def record_calls(layer: nn.Module, keep: Callable[[Tensor], bool] = lambda _: True) -> Iterator[list[Call]]:
+    """Note this thread's calls of ``layer`` while the context is open; then the hook is gone.
+
+    Args:
+        layer: takes a tensor and returns one; other calls are passed over.
+        keep: says of an output whether to note the call.
+    """
     calls: list[Call] = []
     thread = get_ident()
 
     def note(_layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         entered = args[0] if args else next(iter(kwargs.values()), None)
-        if get_ident() == thread and isinstance(entered, Tensor) and isinstance(output, Tensor):
+        if get_ident() != thread or not isinstance(entered, Tensor) or not isinstance(output, Tensor):
+            return
+        if keep(output):
             calls.append(Call(entered, output))
 
     handle = layer.register_forward_hook(note, with_kwargs=True)

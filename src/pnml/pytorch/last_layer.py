@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from pnml.pytorch.affine import Affine, as_places
+from pnml.core.last_layer import head_digest
+from pnml.pytorch.affine import Affine, as_places, own_affine
 from pnml.pytorch.endings import Ending
+from pnml.pytorch.passes import is_convolution
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pnml.core.detector import Detector
+    from pnml.pytorch.affine import Source
     from pnml.pytorch.head import Call
 
 _READINGS = {
@@ -46,27 +50,30 @@ class LastLayer:
         name: of the module in the model.
         affine: from embeddings to logits, with all that follows the module and is affine.
         ending: what the model makes of the module's output.
-        normalised: whether embeddings are scaled to norm 1 first: the module is a cosine classifier.
+        source: where the affine map is from; of a "cosine" classifier the embeddings are scaled to norm 1 first.
         one_logit: whether the module gives one logit z, which stands for two classes with logits (0, z).
         call: which of the module's calls in a forward pass it is, from 0.
         calls: how many there are.
+        rank: how many axes the module's output has; calls with others are passed over.
         tokens_first: whether the module's input has its samples in the second axis, after the tokens.
     """
 
     name: str
     affine: Affine
     ending: Ending = field(default_factory=Ending)
-    normalised: bool = False
+    source: Source = "own"
     one_logit: bool = False
     call: int = 0
     calls: int = 1
+    rank: int = 2
     tokens_first: bool = False
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What is particular about this head, in words; empty for a plain linear layer."""
         found = [_READINGS.get(self.ending.reading, "")]
-        found += ["embeddings of norm 1" if self.normalised else "", "scaled" if self.ending.scale is not None else ""]
+        found += [{"cosine": "embeddings of norm 1", "probed": "affine"}.get(self.source, "")]
+        found += ["scaled" if self.ending.scale is not None else ""]
         found += [f"before {self.ending.function}" if self.ending.function else ""]
         found += ["one logit as two classes" if self.one_logit else ""]
         return tuple(note for note in found if note)
@@ -87,6 +94,13 @@ class LastLayer:
             )
         return None
 
+    @property
+    def obstacle_to_layers(self) -> str | None:
+        """Why earlier layers have no row for every embedding; None where they have."""
+        if self.ending.reading == "every":
+            return "every token or pixel has an answer of its own, and layers have one row per sample"
+        return "the head's input has its samples in the second axis, after the tokens" if self.tokens_first else None
+
     def read(self, module: nn.Module, calls: Sequence[Call], answer: Tensor, mask: Tensor | None) -> Rows:
         """Return the embeddings and logits of a forward pass.
 
@@ -98,7 +112,7 @@ class LastLayer:
         """
         call = self._call(calls, answer)
         plain = self.ending.reading == "rows" and not self.ending.function
-        if plain and answer.ndim == call.embeddings.ndim == 2 and not (self.normalised or self.one_logit):
+        if plain and answer.ndim == call.embeddings.ndim == 2 and not (self.one_logit or self.source == "cosine"):
             return Rows(call.embeddings, answer)
         found = as_places(module, call.embeddings, call.output)
         if found is None:
@@ -113,17 +127,17 @@ class LastLayer:
         if self.ending.reading == "masked mean" and mask is None:
             raise ValueError(f"the head {self.name!r} was fitted with a mask of tokens: pass one again")
         x, logits = self.ending.take(x, taken, mask), self.ending.logits(self.ending.take(z, taken, mask))
-        if self.normalised:
+        if self.source == "cosine":
             x = nn.functional.normalize(x)
         if self.one_logit:
             logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
-        places = None
+        shape, places = tuple(call.output.shape), None
         if self.ending.reading == "every":
-            shape = tuple(call.embeddings.shape)
-            places = (shape[0], *shape[2:]) if isinstance(module, nn.modules.conv._ConvNd) else shape[:-1]  # noqa: SLF001
+            places = (shape[0], *shape[2:]) if is_convolution(module) else shape[:-1]
         return Rows(x, logits, places)
 
     def _call(self, calls: Sequence[Call], answer: Tensor) -> Call:
+        calls = [call for call in calls if call.output.ndim == self.rank]
         returned = [call for call in calls if call.output is answer]
         if len(returned) == 1:
             return returned[0]
@@ -144,3 +158,29 @@ def with_zero_class(affine: Affine) -> Affine:
     """
     weight, bias = affine
     return Affine(torch.cat([torch.zeros_like(weight[:1]), weight]), torch.cat([torch.zeros_like(bias[:1]), bias]))
+
+
+def check_same_head(detector: Detector, affine: Affine) -> None:
+    """Raise ``ValueError`` unless a detector was fitted for this last layer; rounding is allowed for."""
+    weight, bias = (part.double().cpu() for part in affine)
+    fitted = torch.from_numpy(detector.weight), torch.from_numpy(detector.bias)
+    same = all(
+        mine.shape == theirs.shape and bool((mine - theirs).abs().max() <= 0.001 * theirs.abs().max())
+        for mine, theirs in zip((weight, bias), fitted, strict=True)
+    )
+    if not same:
+        raise ValueError(
+            f"the detector was fitted for another last layer: one of {detector.n_features} features and "
+            f"{detector.n_classes} classes with digest {detector.head_digest[:12]}, where this model's has "
+            f"{weight.shape[1]} features, {len(weight)} classes and digest {head_digest(weight, bias)[:12]}"
+        )
+
+
+def matching_layers(model: nn.Module, names: Sequence[str], digest: str) -> list[str]:
+    """Return the linear layers among modules that have this fingerprint, alone or behind a class whose logit is 0."""
+    found = []
+    for name in names:
+        own = own_affine(model.get_submodule(name))
+        if own is not None and digest in {head_digest(*own), head_digest(*with_zero_class(own))}:
+            found.append(name)
+    return found

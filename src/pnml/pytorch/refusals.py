@@ -13,7 +13,7 @@ from pnml.pytorch.head import HeadNotFoundError, linear_layers
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pnml.pytorch.finding import Pass
+    from pnml.pytorch.passes import Pass
 
 WAY_OUT = (
     "\nFor any other model, say what its last layer is and what enters it:\n"
@@ -57,9 +57,9 @@ def diagnosis(
             "the model is scripted or traced, and does not show what passes through its layers: guard the module that "
             f"it was made from, and script that one's graph.{WAY_OUT}"
         )
-    if members := _members(seen):
+    if members := _members(modules, seen):
         return HeadNotFoundError(
-            f"the model averages or adds up the outputs of several heads, {members}: an ensemble is not one linear "
+            f"the model averages or adds up several outputs of linear layers, {members}: an ensemble is not one linear "
             "classifier. Guard each member, and flag a sample that any of them flags:\n"
             f"  guards = [pnml.guard(member).fit(train_loader) for member in members]{WAY_OUT}"
         )
@@ -69,12 +69,16 @@ def diagnosis(
             f"the head {name!r}, a {type(modules[name]).__name__}, does not compute weight · x + bias, which the "
             f"regret needs{WAY_OUT}"
         )
-    return refusal("no linear layer has" if named is None else f"{named!r} does not have", seen.answer, modules)
+    trouble = "no linear layer has" if named is None else f"{named!r} does not have"
+    if any(hasattr(module, "_orig_mod") or module._compiled_call_impl is not None for module in modules.values()):  # noqa: SLF001
+        trouble = f"a head inside a compiled part of the model is not seen, and {trouble}"
+    return refusal(trouble, seen.answer, modules)
 
 
-def _members(seen: Pass) -> list[str]:
+def _members(modules: Mapping[str, nn.Module], seen: Pass) -> list[str]:
     """Return the layers whose outputs, or softmax of them, add up to the answer with some weights."""
-    outputs = [(name, call.output) for name, calls in seen.calls.items() for call in calls]
+    layers = {name: calls for name, calls in seen.calls.items() if isinstance(modules[name], nn.Linear)}
+    outputs = [(name, call.output) for name, calls in layers.items() for call in calls]
     outputs = [(name, z.float().cpu()) for name, z in outputs if z.shape == seen.answer.shape and z.ndim == 2]
     answer = seen.answer.float().cpu()
     if len(outputs) < 2 or answer.numel() < 2 * len(outputs):

@@ -1,0 +1,104 @@
+"""Forward passes of a classifier in which calls of its modules are noted, or their outputs replaced."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torch import Tensor, nn
+
+from pnml.pytorch.head import Call, eager, record_calls, unfused_attention
+from pnml.pytorch.pooling import token_mask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+
+class Pass(NamedTuple):
+    """A forward pass.
+
+    Attributes:
+        calls: of modules, by name, in the order of the model.
+        answer: what the model returned as logits.
+        mask: which tokens count, (n, T), where the model was told.
+    """
+
+    calls: dict[str, list[Call]]
+    answer: Tensor
+    mask: Tensor | None
+
+
+@dataclass(eq=False)
+class Passes:
+    """A model, and a batch to run it on.
+
+    Attributes:
+        model: a classifier.
+        args: its positional arguments.
+        kwargs: its keyword arguments.
+        logits: takes the logits out of what it returns.
+        modules: of the model, by name.
+    """
+
+    model: nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    logits: Callable[[Any], Tensor]
+    modules: dict[str, nn.Module] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.modules = dict(self.model.named_modules())
+
+    def run(self, names: Iterable[str], keep: Callable[[Tensor], bool]) -> Pass:
+        """Run the model and note the calls of modules whose output is to be kept."""
+        with ExitStack() as stack:
+            calls = {name: stack.enter_context(record_calls(self.modules[name], keep)) for name in names}
+            answer = self._answer()
+        if not answer.is_floating_point() or not answer.ndim:
+            raise TypeError(
+                f"the model returned {answer.dtype} of shape {tuple(answer.shape)}: expected logits, one row per sample"
+            )
+        return Pass(calls, answer, token_mask(self.model, self.args, self.kwargs))
+
+    def run_replaced(self, name: str, row: Tensor) -> Tensor:
+        """Return what the model returns if a module puts out the same row (C,) for every sample and place."""
+        with _replaced_output(self.modules[name], row):
+            return self._answer()
+
+    def _answer(self) -> Tensor:
+        with unfused_attention():
+            return self.logits(eager(self.model)(*self.args, **self.kwargs))
+
+
+@contextmanager
+def _replaced_output(module: nn.Module, row: Tensor) -> Iterator[None]:
+    def replace(_module: nn.Module, _args: Any, output: Tensor) -> Tensor:
+        shape = [1] * output.ndim
+        shape[1 if is_convolution(module) else -1] = len(row)
+        return row.to(output).reshape(shape).expand(output.shape).clone()
+
+    handle = module.register_forward_hook(replace)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def is_convolution(module: nn.Module) -> bool:
+    """Return whether a module has its channels in the second axis."""
+    return isinstance(module, nn.modules.conv._ConvNd)  # noqa: SLF001 - the only common base of all convolutions
+
+
+def by_place(answer: Tensor, module: nn.Module) -> Tensor:
+    """Return an answer of a module's kind as (n, C), or as (n, places, C) where every token or pixel has one.
+
+    >>> by_place(torch.zeros(4, 5, 2, 3), nn.Conv2d(1, 5, 1)).shape, by_place(torch.zeros(4), nn.Linear(2, 1)).shape
+    (torch.Size([4, 6, 5]), torch.Size([4, 1]))
+    """
+    if answer.ndim == 1:
+        return answer[:, None]
+    if is_convolution(module) and answer.ndim > 2:
+        rows = answer.flatten(2).transpose(1, 2)
+        return rows[:, 0] if rows.shape[1] == 1 else rows
+    return answer if answer.ndim == 2 else answer.flatten(1, -2)

@@ -1,0 +1,146 @@
+"""Models that must not be taken for softmax classifiers, and what their refusal says would be right."""
+
+from __future__ import annotations
+
+import warnings
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import pnml
+from pnml.pytorch.finding import find_head
+from pnml.pytorch.head import HeadNotFoundError
+
+from .classifiers import Then, body
+from .networks import CLASSES, FEATURES, bert, images, rows, sentences
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+WAY_OUT = r"pnml\.guard\(model, head=\(weight, bias\), embed=lambda model, x: model\.features\(x\)\)"
+
+
+@pytest.mark.parametrize("named", [None, "head"])
+@pytest.mark.parametrize("ending", [torch.sigmoid, nn.Sigmoid(), lambda z: torch.sigmoid(z / 2)])
+def test_independent_labels_are_not_taken_for_classes(ending: Callable[[Tensor], Tensor], named: str | None) -> None:
+    torch.manual_seed(0)
+    model = Then(body(), nn.Linear(FEATURES, CLASSES), ending)
+    with pytest.raises(HeadNotFoundError, match=r"(?s)5 independent labels.*pnml\.guard\(model, task='multilabel'\)"):
+        find_head(model, (rows(20),), named=named)
+
+
+def test_a_config_that_says_multilabel_or_regression_is_believed() -> None:
+    batch = {name: part for name, part in sentences(8).items() if name != "labels"}
+    model = bert()
+    model.config.problem_type = "multi_label_classification"
+    with pytest.raises(HeadNotFoundError, match=r"(?s)its config says so.*task='multilabel'"):
+        find_head(model, (), batch)
+    assert find_head(model, (), batch, task="multilabel").name == "classifier"
+    model.config.problem_type = "regression"
+    with pytest.raises(HeadNotFoundError, match="a regression, which has no regret"):
+        find_head(model, (), batch)
+
+
+def test_a_softmax_is_no_answer_about_independent_labels() -> None:
+    model = Then(body(), nn.Linear(FEATURES, CLASSES), nn.Softmax(dim=1))
+    with pytest.raises(HeadNotFoundError, match="task='multilabel' was given, and the model ends in softmax"):
+        find_head(model, (rows(20),), task="multilabel")
+
+
+class Ensemble(nn.Module):
+    """Three networks, and what is made of their logits."""
+
+    def __init__(self, combine: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        networks = [nn.Sequential(body(seed), nn.Linear(FEATURES, CLASSES)) for seed in range(3)]
+        self.networks, self.combine = nn.ModuleList(networks), combine
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.combine(torch.stack([network(x) for network in self.networks]))
+
+
+@pytest.mark.parametrize("named", [None, "networks.1.1"])
+@pytest.mark.parametrize(
+    "combine",
+    [
+        pytest.param(lambda z: z.mean(dim=0), id="mean of logits"),
+        pytest.param(lambda z: z.sum(dim=0), id="sum of logits"),
+        pytest.param(lambda z: z.softmax(dim=2).mean(dim=0), id="mean of probabilities"),
+        pytest.param(lambda z: z.softmax(dim=2).mean(dim=0).log(), id="logarithm of the mean"),
+        pytest.param(lambda z: 0.5 * z[0] + 0.3 * z[1] + 0.2 * z[2], id="weighted"),
+    ],
+)
+def test_an_ensemble_is_not_taken_for_one_of_its_members(
+    combine: Callable[[Tensor], Tensor], named: str | None
+) -> None:
+    with pytest.raises(HeadNotFoundError, match=rf"(?s)networks\.0\.1.*an ensemble is not.*for member in.*{WAY_OUT}"):
+        find_head(Ensemble(combine), (rows(20),), named=named)
+
+
+def test_a_mean_of_logits_is_guarded_by_its_joined_embeddings() -> None:
+    model = Ensemble(lambda z: z.mean(dim=0))
+    heads: list[Any] = [network[1] for network in model.networks]  # type: ignore[index]
+    weight = torch.cat([head.weight for head in heads], dim=1) / 3
+    bias = torch.stack([head.bias for head in heads]).mean(dim=0)
+    guard = pnml.guard(
+        model,
+        head=(weight, bias),
+        embed=lambda model, x: torch.cat([network[0](x) for network in model.networks], dim=1),
+    )
+    result = guard.fit([rows(200)], progress=False)(rows(5, seed=1))
+    with torch.no_grad():
+        torch.testing.assert_close(result.logits, model(rows(5, seed=1)))
+
+
+def test_a_scripted_model_is_refused_with_the_way_out_and_takes_it() -> None:
+    torch.manual_seed(0)
+    jit: Any = torch.jit
+    plain = nn.Sequential(body(), nn.Linear(FEATURES, CLASSES)).eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        scripted, traced = jit.script(plain), jit.trace(plain, rows(2))
+    for closed in (scripted, traced):
+        with pytest.raises(HeadNotFoundError, match=rf"(?s)scripted or traced.*{WAY_OUT}"):
+            pnml.guard(closed).fit([rows(50)], progress=False)
+    layer = getattr(scripted, "1")
+    guard = pnml.guard(scripted, head=(layer.weight, layer.bias), embed=lambda model, x: getattr(model, "0")(x))
+    found = guard.fit([rows(50)], progress=False)(rows(5, seed=1))
+    expected = pnml.guard(plain, layers="last").fit([rows(50)], progress=False)(rows(5, seed=1))
+    torch.testing.assert_close(found.regret, expected.regret, rtol=1e-4, atol=1e-6)
+
+
+def test_a_scripted_backbone_is_no_obstacle() -> None:
+    torch.manual_seed(0)
+    plain = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, CLASSES)).eval()
+    expected = pnml.guard(plain, layers="last").fit([rows(50)], progress=False)(rows(5, seed=1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        plain[0] = torch.jit.script(plain[0])
+    found = pnml.guard(plain).fit([rows(50)], progress=False)
+    assert found.layers
+    assert "0" not in found.layers
+    assert torch.equal(found(rows(5, seed=1)).prediction, expected.prediction)
+
+
+def test_a_quantised_head_is_read_by_probing() -> None:
+    torch.manual_seed(0)
+    layer, quantization = nn.Linear(FEATURES, CLASSES), import_module("torch.ao.quantization")
+    plain = nn.Sequential(body(), layer).eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        quantised = quantization.quantize_dynamic(plain, {nn.Linear}, dtype=torch.qint8)
+        guard = pnml.guard(quantised, layers="last").fit([rows(200)], progress=False)
+    assert "affine" in repr(guard)
+    step = float(layer.weight.detach().abs().max()) / 127
+    found = torch.from_numpy(guard.fitted().weight)
+    assert float((found - layer.weight.detach().double()).abs().max()) < step, "the integers that it multiplies with"
+
+
+def test_pixels_after_an_activation_are_refused() -> None:
+    squeezed = nn.Sequential(nn.Conv2d(3, CLASSES, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    with pytest.raises(HeadNotFoundError, match=WAY_OUT):
+        find_head(squeezed, (images(4),))

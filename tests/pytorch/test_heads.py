@@ -1,0 +1,103 @@
+"""The guard on classifiers whose last layer is no plain linear one: it scores as the embeddings, taken by hand, do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+
+import pnml
+from pnml.pytorch.head import HeadWarning
+from pnml.pytorch.layers import LayersNotFoundError, LayersNotFoundWarning
+
+from .classifiers import Classifier, classifiers
+from .networks import seeded
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CLASSIFIERS = classifiers()
+WARNS = {"softmax", "log_softmax", "temperature, softmax", "one logit", "one logit, squeezed", "one logit, sigmoid"}
+
+
+def fitted(case: Classifier, name: str, **options: Any) -> pnml.Guard:
+    guard = pnml.guard(case.model, **options)
+    loader = [case.batch(30, seed) for seed in range(2, 6)]
+    if name not in WARNS:
+        return guard.fit(loader, progress=False)
+    with pytest.warns(HeadWarning, match="taken"):
+        return guard.fit(loader, progress=False)
+
+
+def score(guard: pnml.Guard, batch: Any) -> Any:
+    return guard(**batch) if isinstance(batch, dict) else guard(batch)
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_a_guard_scores_what_enters_the_last_layer(name: str, tmp_path: Path) -> None:
+    case = CLASSIFIERS[name]()
+    guard = fitted(case, name, layers="last")
+    assert case.notes in repr(guard)
+    detector, fresh = guard.fitted(), case.batch(9, 1)
+    np.testing.assert_allclose(detector.weight, case.weight.double(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(detector.bias, case.bias.double(), rtol=1e-4, atol=1e-5)
+    with torch.no_grad():
+        train = torch.cat([case.embed(case.batch(30, seed)) for seed in range(2, 6)])
+        embeddings = case.embed(fresh)
+    by_hand = pnml.Detector(case.weight, case.bias).fit(train)(embeddings)
+    result = score(guard, fresh)
+    torch.testing.assert_close(result.regret, by_hand.regret, rtol=1e-3, atol=1e-5)
+    expected = (embeddings.double() @ case.weight.double().T + case.bias.double()).softmax(dim=1)
+    torch.testing.assert_close(result.probabilities.double(), expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(result.logits.double().softmax(dim=1), expected, rtol=1e-4, atol=1e-5)
+    guard.save(tmp_path / "detector.safetensors")
+    loaded = pnml.guard(case.model, layers="last").load(tmp_path / "detector.safetensors")
+    if name in WARNS:
+        with pytest.warns(HeadWarning):
+            again = score(loaded, fresh)
+    else:
+        again = score(loaded, fresh)
+    assert torch.equal(again.regret, result.regret)
+
+
+@pytest.mark.parametrize("name", [name for name in CLASSIFIERS if name != "recurrent, steps first"])
+def test_earlier_layers_are_watched_too(name: str) -> None:
+    case = CLASSIFIERS[name]()
+    guard = fitted(case, name)
+    assert guard.layers
+    assert score(guard, case.batch(4, 1)).leverage_by_layer.shape == (4, 1 + len(guard.layers))
+
+
+def test_a_head_with_samples_in_the_second_axis_falls_back_to_embeddings_alone() -> None:
+    case = CLASSIFIERS["recurrent, steps first"]()
+    with pytest.warns(LayersNotFoundWarning, match="samples in the second axis.*The embeddings alone are watched"):
+        guard = pnml.guard(case.model).fit([case.batch(30, 2)], progress=False)
+    assert guard.layers == ()
+    with pytest.raises(LayersNotFoundError, match=r"layers=\['gru'\] cannot be watched.*layers='last'"):
+        pnml.guard(case.model, layers=["gru"]).fit([case.batch(30, 2)], progress=False)
+
+
+def test_a_model_that_ends_in_softmax_is_told_once_and_also_when_its_head_is_named() -> None:
+    case = CLASSIFIERS["softmax"]()
+    train, fresh = [case.batch(30, seed) for seed in range(2, 6)], case.batch(9, 1)
+    with pytest.warns(HeadWarning, match="the model ends in softmax: the output of its head 'head' is taken"):
+        found = pnml.guard(case.model).fit(train, progress=False)
+    found.calibrate([case.batch(30, 7)], progress=False)  # a second warning would be an error
+    with pytest.warns(HeadWarning):
+        named = pnml.guard(case.model, head="head").fit(train, progress=False)
+    assert torch.equal(named(fresh).regret, found(fresh).regret)
+    with torch.no_grad():
+        torch.testing.assert_close(named(fresh).probabilities, case.model(fresh), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["temperature", "low rank", "cosine", "convolution of a pixel"])
+def test_a_detector_of_another_head_is_refused_when_the_model_is_run(name: str, tmp_path: Path) -> None:
+    case = CLASSIFIERS[name]()
+    fitted(case, name, layers="last").save(tmp_path / "detector.safetensors")
+    with torch.no_grad():
+        for parameter in case.model.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=seeded(9)))
+    with pytest.raises(ValueError, match="was fitted for another last layer"):
+        score(pnml.guard(case.model).load(tmp_path / "detector.safetensors"), case.batch(9, 1))
