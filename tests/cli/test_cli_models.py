@@ -59,6 +59,10 @@ class NoHead(torch.nn.Module):
     def forward(self, x):
         return 2 * self.fc(x.flatten(1))
 
+class Bent(NoHead):
+    def forward(self, x):
+        return torch.tanh(self.fc(x.flatten(1)))
+
 class OutOfMemory(NoHead):
     def forward(self, x):
         raise torch.OutOfMemoryError("CUDA out of memory")
@@ -111,7 +115,7 @@ BAD_MODELS = [
     ("made_with_transform:breaks", "failed with KeyError: 'no such layer'"),
     ("made_with_transform:with_bad_transform", "transform returned Image: expected a tensor"),
     ("made_with_transform:TwoOutputs", "the model fails on a batch of shape (128, 3, 4, 4): the model returned tuple"),
-    ("made_with_transform:NoHead", "On the command line: pnml fit --head-layer NAME"),
+    ("made_with_transform:Bent", "On the command line: pnml fit --head-layer NAME"),
 ]
 
 
@@ -143,7 +147,7 @@ def test_head_layer_selects_the_last_layer(transformed: Path) -> None:
     images = torch.from_numpy(pixels_of(transformed / "new").transpose(0, 3, 1, 2).reshape(20, -1) / 255).float()
     own = (2 * layer(images)).softmax(dim=1).max(dim=1).values.detach()  # after the head, the model doubles
     np.testing.assert_allclose(table_of(transformed / "scores.csv")["probability"], own, rtol=1e-4)
-    assert "head 'other' is no nn.Linear of the model" in fails(*words, "--head-layer", "other")
+    assert "head 'other' is no module of the model" in fails(*words, "--head-layer", "other")
 
 
 def test_images_of_the_wrong_size_print_the_error_of_the_model(folder: Path) -> None:

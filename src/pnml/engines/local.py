@@ -190,8 +190,9 @@ def finish_fit(samples: Samples, head: Detector | Guard, sums: Sums) -> Fit:
 
 def unfitted(head: Detector | Guard) -> Detector:
     """Return a new detector with the last layer and the embedding scale of a detector, or of a guard's model."""
-    layer = head if isinstance(head, Detector) else head.head
-    return Detector(layer.weight, layer.bias, embedding_scale=head.embedding_scale)
+    if isinstance(head, Detector):
+        return type(head)(head.weight, head.bias, embedding_scale=head.embedding_scale)
+    return head.empty_detector()
 
 
 def manifest(

@@ -93,6 +93,7 @@ def is_convolution(module: nn.Module) -> bool:
 def by_place(answer: Tensor, module: nn.Module) -> Tensor:
     """Return an answer of a module's kind as (n, C), or as (n, places, C) where every token or pixel has one.
 
+    >>> import torch
     >>> by_place(torch.zeros(4, 5, 2, 3), nn.Conv2d(1, 5, 1)).shape, by_place(torch.zeros(4), nn.Linear(2, 1)).shape
     (torch.Size([4, 6, 5]), torch.Size([4, 1]))
     """
