@@ -97,6 +97,35 @@ def test_threshold_is_for_the_largest_regret_and_is_saved(tmp_path: Path) -> Non
     assert list(result.to_table())[:3] == ["score", "xtg", "probability_0"]
 
 
+def test_parts_and_copies_keep_every_field() -> None:
+    detector = MultiLabelDetector(*head()).fit(rows(300))
+    detector.calibrate(rows(199, seed=3))
+    result: Any = detector(rows(20, seed=2))
+    part: Any = result[3:5].numpy()
+    np.testing.assert_array_equal(part.score, result.score[3:5])
+    np.testing.assert_array_equal(part.regret, result.regret[3:5])
+    assert set(part.to_table()) == set(result.to_table())
+    assert "20 samples" in repr(result)
+    assert "1 samples" in repr(result[0]), "there is no single class to name"
+
+
+def test_rows_that_are_not_finite_are_flagged() -> None:
+    detector = MultiLabelDetector(*head()).fit(rows(300))
+    detector.calibrate(rows(199, seed=3))
+    bad = rows(4, seed=2)
+    bad[1, 2] = np.nan
+    result: Any = detector(bad)
+    assert np.isnan(result.score).tolist() == [False, True, False, False]
+    assert result.is_ood[1]
+    np.testing.assert_allclose(result.regret[[0, 2, 3]], detector(bad[[0, 2, 3]]).regret, rtol=1e-9)
+
+
+def test_no_rows_give_an_empty_result() -> None:
+    result: Any = MultiLabelDetector(*head()).fit(rows(300))(np.empty((0, FEATURES)))
+    assert result.regret.shape == (0, LABELS)
+    assert result.score.shape == (0,)
+
+
 def test_left_out_rows_have_larger_scores_than_fitted_ones() -> None:
     weight, bias = head()
     train = rows(40)

@@ -72,6 +72,8 @@ def test_every_pixel_has_a_regret() -> None:
     assert shapes == {"xtg": (3, 8, 6), "p_value": (3, 8, 6), "is_ood": (3, 8, 6), "leverage_by_layer": (3, 8, 6, 1)}
     assert result.probabilities.shape == result.pnml_probabilities.shape == (3, 8, 6, CLASSES)
     assert {len(column) for column in result.to_table().values()} == {3 * 8 * 6}
+    assert torch.equal(result[1].regret, result.regret[1:2])
+    assert "3 samples" in repr(result)
     threshold = guard.fitted().threshold
     assert threshold is not None
     assert threshold.count == 6 * 64, "every pixel is one sample of the calibration"

@@ -20,13 +20,13 @@ from pnml.backend.arrays import Array, DeviceConstants, namespace, to_numpy
 from pnml.backend.rows import SMALLEST_NORM, by_chunk, row_norms, wide_dtype
 from pnml.core import theorem
 from pnml.core.detector import Detector
-from pnml.core.result import Result
+from pnml.core.result import Part, Result, taken
 from pnml.core.scaling import LABEL_NOISE, balanced_label_scales
 from pnml.core.scorer import compute_terms
 from pnml.core.theorem import log_softmax
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pnml.core.batch import Batch
     from pnml.core.model import ScoringModel
@@ -83,12 +83,32 @@ class MultiLabelResult(Result):
 
     def to_table(self) -> dict[str, np.ndarray[Any, Any]]:
         """Return one NumPy column per quantity: of every label its regret and probability, of the sample its score."""
-        table = {"score": to_numpy(self.score), "xtg": to_numpy(self.xtg)}
-        for name, values in {"probability": self.probabilities, "regret": self.regret}.items():
-            table |= {f"{name}_{label}": column for label, column in enumerate(to_numpy(values).T)}
-        if self._threshold is not None:
-            table |= {"p_value": to_numpy(self.p_value), "is_ood": to_numpy(self.is_ood, bool)}
-        return table
+        return _table(self)
+
+    def _part(self, choose: Callable[[Array], Array]) -> Part:
+        return _MultiLabelPart(self, choose)
+
+
+class _MultiLabelPart(Part):
+    """Some samples of such a result, or all of them elsewhere."""
+
+    score = taken("score")
+
+    def to_table(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Return one NumPy column per quantity: of every label its regret and probability, of the sample its score."""
+        return _table(self)
+
+    def _part(self, choose: Callable[[Array], Array]) -> Part:
+        return _MultiLabelPart(self, choose)
+
+
+def _table(result: MultiLabelResult | _MultiLabelPart) -> dict[str, np.ndarray[Any, Any]]:
+    table = {"score": to_numpy(result.score), "xtg": to_numpy(result.xtg)}
+    for name, values in {"probability": result.probabilities, "regret": result.regret}.items():
+        table |= {f"{name}_{label}": column for label, column in enumerate(to_numpy(values).T)}
+    if result.is_ood is not None:
+        table |= {"p_value": to_numpy(result.p_value), "is_ood": to_numpy(result.is_ood, bool)}
+    return table
 
 
 class MultiLabelDetector(Detector):

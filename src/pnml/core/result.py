@@ -138,7 +138,7 @@ class Result:
     def __getitem__(self, index: Any) -> Result:
         """Return the result of some of the samples: of one for a number, which is then the only one."""
         if isinstance(index, slice):
-            return _Part(self, lambda values: values[index, ...])
+            return self._part(lambda values: values[index, ...])
         foreign = compat.is_array_api_obj(index) and not isinstance(index, np.ndarray)
         chosen = to_numpy(index, None) if foreign else np.asarray(index)
         if chosen.ndim == 0:
@@ -151,22 +151,22 @@ class Result:
         if len(numbers) and not (-len(self) <= numbers.min() and numbers.max() < len(self)):
             raise IndexError(f"expected numbers of samples below {len(self)}, got {int(numbers.max())}")
         numbers %= max(1, len(self))
-        return _Part(self, lambda values: namespace(values).take(values, like(values, numbers), axis=0))
+        return self._part(lambda values: namespace(values).take(values, like(values, numbers), axis=0))
 
     def __iter__(self) -> Iterator[Result]:
         return (self[number : number + 1] for number in range(len(self)))
 
     def to(self, device: Any) -> Result:
         """Return the result with every field on a device, as the library of the fields names it."""
-        return _Part(self, lambda values: compat.to_device(values, device))
+        return self._part(lambda values: compat.to_device(values, device))
 
     def cpu(self) -> Result:
         """Return the result with every field in the memory of the host."""
-        return _Part(self, _on_host)
+        return self._part(_on_host)
 
     def numpy(self) -> Result:
         """Return the result with every field as a NumPy array."""
-        return _Part(self, lambda values: as_numpy_view(_on_host(values)))
+        return self._part(lambda values: as_numpy_view(_on_host(values)))
 
     def __repr__(self) -> str:
         if len(self) == 1 and self.regret.ndim == 1 and self.prediction.ndim == 1:
@@ -185,16 +185,20 @@ class Result:
             text += f", p-value {p_value:.4g}: {'out-of-distribution' if is_ood else 'in-distribution'}"
         return f"Result({text})"
 
+    def _part(self, choose: Callable[[Array], Array]) -> Part:
+        """Return a result whose fields are made of those of this one."""
+        return Part(self, choose)
+
     def _convert(self, values: Array) -> Array:
         return self._batch.convert(self._batch.finish(values))
 
 
-def _taken(name: str) -> Any:
+def taken(name: str) -> Any:
     """Return a field that is taken from the whole result when it is first read."""
     return cached_property(lambda part: part.take(getattr(part.whole, name)))
 
 
-class _Part(Result):
+class Part(Result):
     """Some samples of a result, or all of them elsewhere.
 
     Args:
@@ -209,9 +213,9 @@ class _Part(Result):
         """Return the field of the part for one of the whole."""
         return None if values is None else self._choose(values)
 
-    regret, logits, prediction, probabilities = map(_taken, ("regret", "logits", "prediction", "probabilities"))
-    pnml_probabilities, xtg, leverage_by_layer = map(_taken, ("pnml_probabilities", "xtg", "leverage_by_layer"))
-    p_value, is_ood = map(_taken, _DECIDED)
+    regret, logits, prediction, probabilities = map(taken, ("regret", "logits", "prediction", "probabilities"))
+    pnml_probabilities, xtg, leverage_by_layer = map(taken, ("pnml_probabilities", "xtg", "leverage_by_layer"))
+    p_value, is_ood = map(taken, _DECIDED)
 
     def __len__(self) -> int:
         return int(self.regret.shape[0])
