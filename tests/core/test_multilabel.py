@@ -109,6 +109,19 @@ def test_parts_and_copies_keep_every_field() -> None:
     assert "1 samples" in repr(result[0]), "there is no single class to name"
 
 
+def test_thresholds_by_prediction_are_by_the_strongest_label() -> None:
+    weight, bias = head()
+    bias[1:] = -0.5  # so that often no label is likely
+    detector = MultiLabelDetector(weight, bias).fit(rows(600))
+    held_out, fresh = rows(600, seed=3), rows(200, seed=2)
+    threshold = detector.calibrate(held_out, by="prediction", false_alarm_rate=0.2)
+    strongest = (fresh @ weight.T + bias).argmax(axis=1)
+    of_class = np.array([one.value for one in threshold.classes])
+    result: Any = detector(fresh)
+    np.testing.assert_array_equal(result.is_ood, result.score > of_class[strongest])
+    assert len(set(of_class)) > 1
+
+
 def test_rows_that_are_not_finite_are_flagged() -> None:
     detector = MultiLabelDetector(*head()).fit(rows(300))
     detector.calibrate(rows(199, seed=3))

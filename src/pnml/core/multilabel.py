@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pnml.core.batch import Batch
+    from pnml.core.calibration import Threshold
+    from pnml.core.calibration_scores import CalibrationScores
     from pnml.core.model import ScoringModel
 
 
@@ -68,6 +70,14 @@ class MultiLabelResult(Result):
     def prediction(self) -> Array:
         """Whether each label is more likely than not, shape (n, labels)."""
         return self.logits > 0
+
+    def _decide(self, compare: Callable[[Threshold, Array, Array | None], Array]) -> Array | None:
+        """Compare the score with the threshold; of ``by="prediction"`` with that of the strongest label, or of none."""
+        if self._threshold is None:
+            return None
+        xp = namespace(self.logits)
+        with_none = xp.concat([xp.zeros_like(self.logits[:, :1]), self.logits], axis=1)
+        return self._batch.convert(compare(self._threshold, self._regret, xp.argmax(with_none, axis=1)))
 
     @cached_property
     def probabilities(self) -> Array:
@@ -151,6 +161,25 @@ class MultiLabelDetector(Detector):
         batch = self._check_batch(embeddings, features)
         regrets = batch.finish(self.label_terms(batch.rows, batch.eps)[0])
         return MultiLabelResult(self, batch, regrets, logits)
+
+    def calibration_scores(
+        self,
+        embeddings: Array,
+        *,
+        features: Sequence[Array] | None = None,
+        logits: Array | None = None,
+        leave_one_out: bool = False,
+    ) -> CalibrationScores:
+        """Return what a threshold is set from; the class of a sample is its strongest label, or that of no label.
+
+        Args:
+            embeddings: as for :meth:`calibrate`.
+            features: as for :meth:`calibrate`.
+            logits: not needed.
+            leave_one_out: as for :meth:`calibrate`.
+        """
+        del logits
+        return super().calibration_scores(embeddings, features=features, leave_one_out=leave_one_out)
 
     def label_terms(self, rows: Array, eps: float, *, as_if_unseen: bool = False) -> tuple[Array, Array]:
         """Return the regret and the pNML probability of every label, both of shape (n, labels)."""
