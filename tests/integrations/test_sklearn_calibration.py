@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pnml import PNMLClassifier, PNMLOutlierDetector
+from pnml.core.calibration_scores import TrainingRowsWarning
 
 if TYPE_CHECKING:
     from .rows import Matrix
@@ -52,6 +53,30 @@ def test_calibration_moves_the_offset_of_the_outlier_detector() -> None:
     fresh = rows(1000, 2)[0]
     assert detector.offset_ == -threshold.value
     assert ((detector.predict(fresh) == -1) == detector.is_ood(fresh)).all()
+
+
+def test_every_predicted_class_may_have_a_threshold_of_its_own() -> None:
+    classifier = PNMLClassifier(PIPELINE).fit(*rows(500, 0))
+    held, fresh = rows(900, 1)[0], rows(1000, 2)[0]
+    threshold = classifier.calibrate(held, false_alarm_rate=0.1, by="prediction")
+    regret, predicted = classifier.regret(held), classifier.predict(held)
+    limits = np.empty(3)
+    for label in range(3):
+        ascending = np.sort(regret[predicted == label])
+        limits[label] = ascending[int(np.ceil(0.9 * (len(ascending) + 1) - 1e-9)) - 1]
+    np.testing.assert_allclose([found.value for found in threshold.classes], limits)
+    flagged = classifier.is_ood(fresh)
+    assert (flagged == (classifier.regret(fresh) > limits[classifier.predict(fresh)])).all()
+    assert ((classifier.p_value(fresh) <= 0.1) == flagged).all()
+
+
+@pytest.mark.parametrize("estimator", [PNMLClassifier(PIPELINE), PNMLOutlierDetector()])
+def test_training_rows_are_recognised_unless_they_are_said_to_be_training_rows(estimator: Any) -> None:
+    X, y = rows(500, 0)
+    estimator.fit(X, y)
+    with pytest.warns(TrainingRowsWarning, match="500 of 500 calibration samples were recognised as training rows"):
+        assert estimator.calibrate(X).source == "not held-out"
+    assert estimator.calibrate(X, leave_one_out=True).source == "leave-one-out"
 
 
 def test_fitting_again_forgets_the_threshold() -> None:

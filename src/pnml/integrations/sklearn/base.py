@@ -22,7 +22,7 @@ from pnml.integrations.sklearn.parts import FLOATS, Matrix, ModelParts
 from pnml.integrations.sklearn.weights import checked_weights, fit_arguments, warn_of_few_rows
 
 if TYPE_CHECKING:
-    from pnml.core.calibration import Threshold
+    from pnml.core.calibration_scores import CalibrationScores
 
 
 class RegretEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -34,16 +34,6 @@ class RegretEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
 
     def __init__(self, estimator: Any = None) -> None:
         self.estimator = estimator
-
-    def calibrate(self, X: Any, *, false_alarm_rate: float = 0.05) -> Threshold:
-        """Set the threshold so that at most ``false_alarm_rate`` of in-distribution rows are flagged; return it.
-
-        Args:
-            X: in-distribution rows that were *not* fitted on, as ``fit`` takes them.
-            false_alarm_rate: the share of fresh in-distribution rows that may be flagged.
-        """
-        regrets = self._regret(X)
-        return self.detector_.set_threshold(regrets, false_alarm_rate=false_alarm_rate)
 
     def is_ood(self, X: Any) -> Matrix:
         """Return whether the regret of each row exceeds the threshold of :meth:`calibrate`, shape (n,)."""
@@ -107,6 +97,10 @@ class RegretEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         if self._parts.transformers:
             return X
         return validate_data(self, X, reset=False, accept_sparse="csr", dtype=FLOATS)
+
+    def _calibration_scores(self, X: Any, *, leave_one_out: bool) -> CalibrationScores:
+        rows = self._rows(X)
+        return self._parts.calibration_scores(self.detector_, rows, leave_one_out=leave_one_out)
 
     def _regret(self, X: Any) -> Matrix:
         return self._field(X, "regret")

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from pnml.integrations.sklearn.base import RegretEstimator
 
 if TYPE_CHECKING:
+    from pnml.core.calibration import By, Threshold
     from pnml.integrations.sklearn.parts import Matrix
 
 
@@ -57,6 +58,22 @@ class PNMLClassifier(ClassifierMixin, TransformerMixin, RegretEstimator):  # typ
         self._fit_detector(*self._fit_estimator(X, y, sample_weight))
         self.classes_ = np.asarray(self.estimator_.classes_)
         return self
+
+    def calibrate(
+        self, X: Any, *, false_alarm_rate: float = 0.05, by: By | None = None, leave_one_out: bool = False
+    ) -> Threshold:
+        """Set the threshold so that at most ``false_alarm_rate`` of in-distribution rows are flagged; return it.
+
+        Args:
+            X: in-distribution rows that were *not* fitted on, as ``fit`` takes them.
+            false_alarm_rate: the share of fresh in-distribution rows that may be flagged.
+            by: "prediction" keeps the rate for every predicted class; see :meth:`pnml.Detector.calibrate`.
+            leave_one_out: X *are* the training rows; each is scored as if the leverage did not know it. The classifier
+                does, so the realised rate is higher than asked for.
+        """
+        found = self._calibration_scores(X, leave_one_out=leave_one_out)
+        self.detector_.threshold = found.threshold(false_alarm_rate=false_alarm_rate, by=by)
+        return self.detector_.threshold
 
     def predict(self, X: Any) -> Matrix:
         """Return the labels that the wrapped model predicts, shape (n,); they are also the most probable under q."""

@@ -67,7 +67,7 @@ class PNMLOutlierDetector(OutlierMixin, RegretEstimator):  # type: ignore[misc] 
         else:
             parts, rows, weights = self._fit_estimator(X, y, sample_weight)
         self._fit_detector(parts, rows, weights)
-        regrets = parts.regret_left_out(self.detector_, rows) if self.contamination == "auto" else self._regret(X)
+        regrets = self._calibration_scores(X, leave_one_out=self.contamination == "auto").scores
         self.offset_ = weighted_quantile(-regrets.astype(np.float64), share, weights)
         return self
 
@@ -85,18 +85,20 @@ class PNMLOutlierDetector(OutlierMixin, RegretEstimator):  # type: ignore[misc] 
         """Fit and return 1 for inliers and −1 for outliers among the training rows, shape (N,)."""
         return self.fit(X, y, sample_weight).predict(X)
 
-    def calibrate(self, X: Any, *, false_alarm_rate: float = 0.05) -> Threshold:
+    def calibrate(self, X: Any, *, false_alarm_rate: float = 0.05, leave_one_out: bool = False) -> Threshold:
         """Set ``offset_`` so that at most ``false_alarm_rate`` of in-distribution rows are outliers.
 
         Args:
             X: in-distribution rows that were *not* fitted on, as ``fit`` takes them.
             false_alarm_rate: the share of fresh in-distribution rows that may be called outliers.
+            leave_one_out: X *are* the training rows, as in :meth:`PNMLClassifier.calibrate`.
 
         Returns:
             The threshold on the regret; ``offset_`` is its negative value.
         """
-        threshold = super().calibrate(X, false_alarm_rate=false_alarm_rate)
-        self.offset_ = -threshold.value
+        found = self._calibration_scores(X, leave_one_out=leave_one_out)
+        threshold = found.threshold(false_alarm_rate=false_alarm_rate, by=None)
+        self.detector_.threshold, self.offset_ = threshold, -threshold.value
         return threshold
 
     def score_samples(self, X: Any) -> Matrix:

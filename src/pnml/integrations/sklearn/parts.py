@@ -14,6 +14,7 @@ from scipy.special import expit
 from sklearn.utils import check_array
 
 from pnml.core import theorem
+from pnml.core.calibration_scores import CalibrationScores
 from pnml.core.detector import Detector
 
 if TYPE_CHECKING:
@@ -148,11 +149,11 @@ class ModelParts:
         for chunk in self.chunks(X):
             yield detector(chunk.embeddings, features=chunk.features)
 
-    def regret_left_out(self, detector: Detector, X: Any) -> Matrix:
-        """Return the regrets of training rows, each as if it had not been fitted on, shape (N,)."""
-        return np.concatenate(
+    def calibration_scores(self, detector: Detector, X: Any, *, leave_one_out: bool = False) -> CalibrationScores:
+        """Return the regrets and predicted classes of rows, or of training rows as if each had not been fitted on."""
+        return CalibrationScores.join(
             [
-                np.asarray(detector.score(chunk.embeddings, features=chunk.features, leave_one_out=True))
+                detector.calibration_scores(chunk.embeddings, features=chunk.features, leave_one_out=leave_one_out)
                 for chunk in self.chunks(X)
             ]
         )
