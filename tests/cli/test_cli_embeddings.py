@@ -51,12 +51,20 @@ def wide(path: Path, rows: Rows, ids: list[str]) -> None:
     pq.write_table(pa.table({"label": list(range(len(rows))), **columns, "id": ids}), path, row_group_size=5)
 
 
+def csv_file(path: Path, rows: Rows, ids: list[str]) -> None:
+    lines = (
+        ",".join([name, "text", *(repr(float(cell)) for cell in row)]) for name, row in zip(ids, rows, strict=True)
+    )
+    path.write_text("\n".join(["id,kind,f0,f1,f2", *lines]) + "\n")
+
+
 WRITERS: dict[str, tuple[str, Callable[[Path, Rows, list[str]], None]]] = {
     "npz": (".npz", npz),
     "compressed npz": (".npz", compressed),
     "fixed-size lists": (".parquet", fixed_lists),
     "lists": (".parquet", lists),
     "wide": (".parquet", wide),
+    "csv": (".csv", csv_file),
 }
 
 
@@ -154,7 +162,7 @@ def garbage(path: Path) -> None:
 
 two = np.zeros((2, 3))
 BAD: list[tuple[str, Callable[[Path], None], str]] = [
-    ("rows.txt", garbage, "expected one of .npy, .npz, .parquet"),
+    ("rows.txt", garbage, "expected one of .npy, .npz, .csv, .parquet"),
     ("rows.npy", garbage, "no whole .npy file"),
     ("rows.npy", Path.touch, "no whole .npy file"),
     ("rows.npy", truncated(npy_of(two), 0.9), "no whole .npy file"),
@@ -213,7 +221,8 @@ def test_read_head_of_any_precision(dtype: torch.dtype, tmp_path: Path) -> None:
 
 
 BAD_HEADS: list[tuple[str, Callable[[Path], None], str]] = [
-    ("head.pt", garbage, "expected one of .npz, .safetensors"),
+    ("head.txt", garbage, "expected one of .npz, .safetensors"),
+    ("head.pt", garbage, "is a file of torch.save"),
     ("head.npz", garbage, "no whole .npz file"),
     ("head.npz", npz_of(weight=np.array([None])), "no whole .npz file of numbers"),
     ("head.npz", npz_of(kernel=two, offset=two), "holds kernel, offset: expected the last layer's 'weight'"),

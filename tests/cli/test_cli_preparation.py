@@ -103,8 +103,8 @@ def create():
 
 @pytest.mark.filterwarnings("default::pnml.io.preparation_record.PreparationWarning")
 def test_images_of_another_size_that_is_kept_give_a_warning(folder: Path) -> None:
-    (folder / "pooled.py").write_text(POOLED)
-    model = ("--model", "pooled:create")
+    (folder / "made_pooled.py").write_text(POOLED)
+    model = ("--model", "made_pooled:create")
     succeeds("fit", *model, "--images", "train", "--out", "detector.safetensors")
     assert "warning" not in run("score", "detector.safetensors", *model, *NEW).stderr
     for file in (folder / "new").iterdir():

@@ -16,13 +16,27 @@ from pnml.io.fingerprint import fingerprint_file
 from pnml.io.images import open_images
 from pnml.io.model import load_model
 from pnml.io.paths import PathOrUri, path_or_uri
-from pnml.io.preparation_record import PreparationWarning, restore_preparation
+from pnml.io.preparation_record import PreparationWarning, of_images, restore_preparation
+from pnml.io.standard_input import open_standard_input
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pnml.core.scaling import EmbeddingScale
     from pnml.io.source import Samples
+
+
+STANDARD = "-"
+"""Standard input or output; a file of that name is ./-"""
+
+
+def _parse_embeddings(text: str) -> PathOrUri:
+    return STANDARD if text == STANDARD else _parse_input(text)
+
+
+def parse_output(text: str) -> PathOrUri:
+    """Return the path or URI to write to, or ``STANDARD``."""
+    return STANDARD if text == STANDARD else path_or_uri(text)
 
 
 def _parse_input(text: str) -> PathOrUri:
@@ -37,10 +51,19 @@ EmbeddingsOption = Annotated[
     Any,
     typer.Option(
         "--embeddings",
-        help="Embeddings, and features of earlier layers as `features.NAME`: .npy, .npz, .parquet, or a folder of "
-        ".parquet files, also s3://, gs://, ...",
-        parser=_parse_input,
+        help="Embeddings, and features of earlier layers as `features.NAME`: .npy, .npz, .csv, .parquet, or a folder "
+        "of .parquet files, also s3://, gs://, ...; - reads .npy, .npz or CSV from standard input.",
+        parser=_parse_embeddings,
         metavar="PATH",
+    ),
+]
+ColumnOption = Annotated[
+    str | None,
+    typer.Option(
+        "--column",
+        help="With --embeddings: the array, list column or columns of numbers to read, where the file has others; "
+        "names with commas between, * for any text. A detector keeps it.",
+        metavar="NAME,NAME",
     ),
 ]
 ImagesOption = Annotated[
@@ -110,14 +133,28 @@ class Inputs:
     std: str | None
     batch_size: int
     strict: bool
+    column: str | None = None
 
-    def open_embeddings(self, n_features: int, layers: Sequence[str] | None) -> EmbeddingFile:
-        """Open the embeddings, which must have ``n_features`` features, and features of ``layers``, or of all."""
+    def open_embeddings(
+        self, n_features: int, layers: Sequence[str] | None, columns: Sequence[str] = ()
+    ) -> EmbeddingFile:
+        """Open the embeddings, which must have ``n_features`` features, and features of ``layers``, or of all.
+
+        They are in the columns that the option names, or else in ``columns``, which an .npy does not have.
+        """
         if self.embeddings is None or self.images is not None:
             raise typer.BadParameter(_EITHER)
         if any(given is not None for given in (self.model, self.weights, self.size, self.mean, self.std)):
             raise typer.BadParameter("--model, --weights, --size, --mean and --std go with --images only")
-        return open_embeddings(self.embeddings, n_features, layers)
+        told = () if self.column is None else tuple(name.strip() for name in self.column.split(","))
+
+        def open_file(path: PathOrUri) -> EmbeddingFile:
+            nameless = isinstance(path, Path) and path.suffix == ".npy"
+            return open_embeddings(path, n_features, layers, told or (() if nameless else columns))
+
+        if self.embeddings == STANDARD:
+            return open_standard_input(typer.get_binary_stream("stdin"), open_file)
+        return open_file(self.embeddings)
 
     def open_images(
         self,
@@ -135,6 +172,8 @@ class Inputs:
         """
         if self.images is None or self.model is None:
             raise typer.BadParameter(_EITHER)
+        if self.column is not None:
+            raise typer.BadParameter("--column goes with --embeddings only")
         mean, std = _channels(self.mean, "--mean"), _channels(self.std, "--std")
         reader = open_images(self.images)
         model, transform = load_model(self.model, self.weights)
@@ -144,7 +183,8 @@ class Inputs:
         from pnml.pytorch.guard import Guard
 
         guard = Guard(model, head=head_layer, layers=layers, embedding_scale=embedding_scale)
-        record = None if detector is None else guard.load(detector, check_model=check_model).fitted().preparation
+        loaded = None if detector is None else guard.load(detector, check_model=check_model).fitted()
+        record = None if loaded is None else of_images(loaded.preparation)
         if detector is not None and record is None and transform is None and not told:
             message = f"{detector} does not say how images were prepared: give --size, --mean and --std as for its fit"
             warnings.warn(message, PreparationWarning, stacklevel=2)
@@ -161,7 +201,8 @@ class Inputs:
         """Open the samples and the detector for them, which must have been fitted with the images' model."""
         if self.embeddings is not None:
             detector = Detector.load(path)
-            return self.open_embeddings(detector.n_features, detector.layer_names), detector
+            columns = (detector.preparation or {}).get("columns", ())
+            return self.open_embeddings(detector.n_features, detector.layer_names, columns), detector
         samples = self.open_images(detector=path, check_model=check_model)
         return samples, samples.guard.fitted()
 

@@ -15,6 +15,7 @@ def calibrate(
     *,
     detector: options.DetectorFile,
     embeddings: options.EmbeddingsOption = None,
+    column: options.ColumnOption = None,
     images: options.ImagesOption = None,
     model: options.ModelOption = None,
     weights: options.WeightsOption = None,
@@ -54,7 +55,7 @@ def calibrate(
     """
     if not 0 < false_alarm_rate < 1:
         raise typer.BadParameter(f"{false_alarm_rate} does not lie between 0 and 1", param_hint="--false-alarm-rate")
-    inputs = options.Inputs(embeddings, images, model, weights, size, mean, std, batch_size, strict)
+    inputs = options.Inputs(embeddings, images, model, weights, size, mean, std, batch_size, strict, column)
     samples, fitted = inputs.open_with_detector(detector, check_model=check_model)
     threshold, skipped = local.calibrate(
         samples, fitted, false_alarm_rate=false_alarm_rate, leave_one_out=leave_one_out, by=by

@@ -9,7 +9,7 @@ from rich.console import Console
 from pnml.cli._app import Facts
 from pnml.cli._inputs import CheckModelOption, DetectorFile, WeightsOption
 from pnml.io.model import load_model
-from pnml.io.preparation_record import Record, describe_preparation, pixels_of
+from pnml.io.preparation_record import Record, describe_preparation, of_images, pixels_of
 
 
 def export(
@@ -43,7 +43,7 @@ def export(
     from pnml.pytorch.guard import Guard
 
     guard = Guard(network).load(detector, check_model=check_model)
-    preparation = guard.fitted().preparation
+    preparation = of_images(guard.fitted().preparation)
     shape = _checked_shape(given, preparation)
     out.parent.mkdir(parents=True, exist_ok=True)
     try:

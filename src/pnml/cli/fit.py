@@ -31,6 +31,7 @@ def fit(
             dir_okay=False,
         ),
     ] = None,
+    column: options.ColumnOption = None,
     images: options.ImagesOption = None,
     model: options.ModelOption = None,
     weights: options.WeightsOption = None,
@@ -90,7 +91,7 @@ def fit(
     if names and embedding_scale != "auto":
         raise typer.BadParameter(f"layers need --embedding-scale auto, got {embedding_scale}", param_hint="--layers")
     out.parent.mkdir(parents=True, exist_ok=True)
-    inputs = options.Inputs(embeddings, images, model, weights, size, mean, std, batch_size, strict)
+    inputs = options.Inputs(embeddings, images, model, weights, size, mean, std, batch_size, strict, column)
     samples: EmbeddingFile | EmbeddedImages
     last_layer: Detector | Guard
     if head is not None:

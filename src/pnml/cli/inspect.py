@@ -10,7 +10,7 @@ from pnml.cli._inputs import DetectorFile
 from pnml.cli._spectrum import describe, describe_as_facts, draw
 from pnml.cli._words import aligned, describe_classes, describe_threshold, threshold_facts
 from pnml.core.detector import Detector
-from pnml.io.preparation_record import describe_preparation
+from pnml.io.preparation_record import describe_preparation, of_images
 from pnml.io.scores import layer_labels
 
 
@@ -31,7 +31,7 @@ def inspect(detector: DetectorFile) -> Facts:
         "scale": _scale(held),
         "rank": f"{subspace.rank:,} of {subspace.n_features:,}",
         "spectrum": describe(subspace),
-        **({} if held.preparation is None else {"images": describe_preparation(held.preparation)}),
+        **_preparation(held),
         **_layers(held),
         "threshold": "\n".join(
             ["none: pnml calibrate sets one"] if threshold is None else describe_threshold(threshold)
@@ -66,6 +66,12 @@ def inspect(detector: DetectorFile) -> Facts:
         "preparation": held.preparation,
         "threshold": None if threshold is None else threshold_facts(threshold),
     }
+
+
+def _preparation(held: Detector) -> dict[str, str]:
+    """Return how samples become embeddings; nothing where the file does not say."""
+    record = held.preparation
+    return {} if record is None else {"images" if of_images(record) else "columns": describe_preparation(record)}
 
 
 def _scale(held: Detector) -> str:

@@ -1,5 +1,7 @@
 """``pnml score``: prediction, regret, p-value and decision for every sample of a file."""
 
+import os
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +14,7 @@ from pnml.core.calibration import Threshold
 from pnml.core.detector import Detector
 from pnml.engines import local
 from pnml.engines.summary import Summary
-from pnml.io.paths import path_or_uri
+from pnml.io.source import Samples
 
 _QUANTILES = {"min": 0.0, "5%": 0.05, "median": 0.5, "95%": 0.95, "max": 1.0}
 _KEYS = ("min", "p5", "median", "p95", "max")
@@ -24,12 +26,14 @@ def score(
     out: Annotated[
         Any,
         typer.Option(
-            help="The table to write: .parquet or .csv; with --engine ray a folder for .parquet files, also s3://, ...",
-            parser=path_or_uri,
+            help="The table to write: .parquet or .csv, or - for CSV on standard output; with --engine ray a folder "
+            "for .parquet files, also s3://, ...",
+            parser=options.parse_output,
             metavar="PATH",
         ),
-    ],
+    ] = options.STANDARD,
     embeddings: options.EmbeddingsOption = None,
+    column: options.ColumnOption = None,
     images: options.ImagesOption = None,
     model: options.ModelOption = None,
     weights: options.WeightsOption = None,
@@ -57,28 +61,41 @@ def score(
 
     Example: `pnml score detector.safetensors --embeddings new.parquet --out scores.parquet`
 
+    Example: `cat new.csv | pnml score detector.safetensors --embeddings - > scores.csv`
+
     Example: `pnml score detector.safetensors --model mine:create --images new/ --size 32 --out scores.csv --by-layer`
 
     Example: `pnml score detector.safetensors --embeddings s3://bucket/new/ --engine ray --out s3://bucket/scores`
     """
     options.check_engine(engine, cpus)
-    inputs = options.Inputs(embeddings, images, model, weights, size, mean, std, batch_size, strict)
-    if engine == "plain" and (not isinstance(out, Path) or out.is_dir()):
+    inputs = options.Inputs(embeddings, images, model, weights, size, mean, std, batch_size, strict, column)
+    to_file = out != options.STANDARD
+    if engine == "ray" and not to_file:
+        raise typer.BadParameter("--engine ray writes a folder: name one", param_hint="--out")
+    if not to_file and sys.stdout is sys.stderr:  # where --json sends everything but its object
+        raise typer.BadParameter("--json needs standard output for itself: name a file", param_hint="--out")
+    if engine == "plain" and to_file and (not isinstance(out, Path) or out.is_dir()):
         raise typer.BadParameter(f"{out} is no file of this machine: --engine ray writes folders", param_hint="--out")
     samples, fitted = inputs.open_with_detector(detector, check_model=check_model)
     if by_layer and not fitted.layer_names:
         raise typer.BadParameter(f"{detector} reads the embedding alone", param_hint="--by-layer")
     parts = f"{out}.parts" if engine == "plain" else out
-    with if_interrupted(f"finished rows are kept in {parts}; run the same command again to continue"):
+    kept = (
+        f"finished rows are kept in {parts}; run the same command again to continue" if to_file else "nothing is kept"
+    )
+    with if_interrupted(kept):
         if engine == "ray":
             from pnml.engines import ray
 
             summary = ray.score_samples(samples, fitted, out, by_layer=by_layer, restart=restart, cpus=cpus)
-        else:
+        elif to_file:
             summary = local.score(samples, fitted, out, by_layer=by_layer, restart=restart)
+        else:
+            summary = _score_to_stdout(samples, fitted, by_layer=by_layer)
     options.list_skipped(summary.skipped, samples)
-    typer.echo(f"scored {summary.rows:,} rows of {samples.path} into {out}")
-    _print_summary(summary, fitted)
+    into = f"into {out}" if to_file else "onto standard output"
+    for line in [f"scored {summary.rows:,} rows of {samples.path} {into}", *_describe(summary, fitted)]:
+        typer.echo(line, err=not to_file)
     return {
         "out": out,
         "input": samples.path,
@@ -95,14 +112,22 @@ def _limits(threshold: Threshold) -> float | list[float]:
     return threshold.value if threshold.by is None else [one.value for one in threshold.classes]
 
 
-def _print_summary(summary: Summary, detector: Detector) -> None:
+def _score_to_stdout(samples: Samples, detector: Detector, *, by_layer: bool) -> Summary:
+    """Write the table as CSV on standard output; end in silence when nobody reads on, as after ``| head``."""
+    try:
+        summary = local.score_to_stream(samples, detector, sys.stdout, by_layer=by_layer)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python flushes when it exits
+        raise typer.Exit(1) from None
+    return summary
+
+
+def _describe(summary: Summary, detector: Detector) -> list[str]:
     quantiles = ", ".join(f"{name} {summary.quantile(share):.4g}" for name, share in _QUANTILES.items())
-    typer.echo(f"regret in nats: {quantiles}")
+    lines = [f"regret in nats: {quantiles}"]
     if detector.threshold is None:
-        typer.echo("no threshold is set, so no p_value and is_ood: pnml calibrate sets one")
-    else:
-        limit = f"{detector.threshold.value:.6g}" if detector.threshold.by is None else "that of their predicted class"
-        typer.echo(
-            f"{summary.flagged:,} ({summary.flagged / summary.rows:.1%}) flagged as out-of-distribution, "
-            f"with a regret above {limit}"
-        )
+        return [*lines, "no threshold is set, so no p_value and is_ood: pnml calibrate sets one"]
+    limit = f"{detector.threshold.value:.6g}" if detector.threshold.by is None else "that of their predicted class"
+    flagged = f"{summary.flagged:,} ({summary.flagged / summary.rows:.1%}) flagged as out-of-distribution"
+    return [*lines, f"{flagged}, with a regret above {limit}"]

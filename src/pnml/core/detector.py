@@ -67,8 +67,8 @@ class Detector:
     Attributes:
         threshold: the calibrated :class:`~pnml.core.calibration.Threshold`, None before :meth:`calibrate`.
         layer_names: of the earlier layers whose features are used.
-        preparation: how the inputs of the model are prepared, JSON-able; ``pnml fit --images`` sets it, and ``save``
-            keeps it. None where nobody said.
+        preparation: how the inputs of the model are prepared, JSON-able; ``pnml fit`` sets it, and ``save`` keeps it.
+            None where nobody said.
         model_fingerprint: of the weights of the model that was fitted, where a model was; empty otherwise.
         head_notes: what is particular about the last layer, in words; empty for a plain linear layer.
         task: "multiclass", or "multilabel" for a :class:`~pnml.core.multilabel.MultiLabelDetector`.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from pnml.engines.ranges import local_ranges
 from pnml.engines.summary import Summary
 from pnml.io.fingerprint import fingerprint_detector
 from pnml.io.preparation_record import check_preparation
-from pnml.io.scores import ScoreTable, score_writer
+from pnml.io.scores import ScoreTable, score_writer, write_csv
 from pnml.io.source import locate_errors
 from pnml.io.store import Part, PartStore
 
@@ -122,6 +122,29 @@ def score(
     joined.replace(out)
     store.delete_all()
     folder.rmdir()
+    return summary
+
+
+def score_to_stream(
+    samples: Samples, detector: Detector, file: TextIO, *, by_layer: bool = False, progress: bool = True
+) -> Summary:
+    """Score all samples as CSV into an open file, a chunk at a time; what was written stays if an error follows."""
+    check_preparation(detector.preparation, samples.preparation_record)
+    table, summary = ScoreTable.of(detector, by_layer=by_layer), Summary()
+
+    def tables() -> Iterator[Columns]:
+        nonlocal summary
+        for chunk in _read(samples, [(0, samples.count)], "score", progress=progress):
+            columns = table.empty(chunk.ids)
+            if len(chunk.ids):
+                with locate_errors(chunk, samples.path, samples.layer_names):
+                    result = detector(chunk.embeddings, features=chunk.features, logits=chunk.logits)
+                columns = table.columns(chunk.ids, result)
+            summary += Summary.of(Part(columns, list(chunk.skipped)))
+            yield columns
+
+    write_csv(file, tables())
+    check_decoded(samples, summary.skipped)
     return summary
 
 

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pnml.io.csv_files import open_csv
+from pnml.io.feature_columns import list_names
 from pnml.io.numpy_files import open_npy, open_npz
 from pnml.io.parquet_files import open_embeddings_parquet
+from pnml.io.pickles import refuse_pickle
 from pnml.io.source import Chunk, Samples
 
 if TYPE_CHECKING:
@@ -21,9 +24,10 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 1 << 25
 """The memory that a chunk may take, as float64."""
 
-_OPENERS: dict[str, Callable[[Path, Sequence[str] | None], RowReader]] = {
+_OPENERS: dict[str, Callable[[Path, Sequence[str] | None, Sequence[str] | None], RowReader]] = {
     ".npy": open_npy,
     ".npz": open_npz,
+    ".csv": open_csv,
     ".parquet": open_embeddings_parquet,
 }
 
@@ -39,12 +43,22 @@ class EmbeddingFile(Samples):
     ...     samples = open_embeddings(Path(folder) / "train.npy")
     ...     [chunk.embeddings.shape for chunk in samples.chunks()]
     [(3, 3)]
+
+    Attributes:
+        columns: the columns of the embedding that were asked for; empty for those that are taken by default.
     """
+
+    columns: tuple[str, ...] = ()
 
     @property
     def layer_names(self) -> tuple[str, ...]:
         """The names of the layers whose features the file holds, those that were not asked for left out."""
         return tuple(name for name, _ in self.reader.layers)
+
+    @property
+    def preparation_record(self) -> dict[str, Any] | None:
+        """The columns that were asked for; None when nobody chose."""
+        return {"columns": list(self.columns)} if self.columns else None
 
     def chunks(self, start: int = 0) -> Iterator[Chunk]:
         """Yield the rows from ``start`` on."""
@@ -57,13 +71,16 @@ class EmbeddingFile(Samples):
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what identifies the file."""
-        return {"input": self.reader.fingerprint()}
+        return {"input": {**self.reader.fingerprint(), "columns": list(self.reader.columns)}}
 
 
 def open_embeddings(
-    path: PathOrUri, n_features: int | None = None, layers: Sequence[str] | None = None
+    path: PathOrUri,
+    n_features: int | None = None,
+    layers: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
 ) -> EmbeddingFile:
-    """Open embeddings: an ``.npy``, ``.npz`` or ``.parquet`` file, a folder of ``.parquet`` files, or a URI of parquet.
+    """Open embeddings: an ``.npy``, ``.npz``, ``.csv`` or ``.parquet`` file, a folder or a URI of ``.parquet`` files.
 
     The files of a folder are one table, in the order of their paths. Features of earlier layers are further arrays of
     an ``.npz``, or list columns of a ``.parquet``, named ``features.`` and the layer's name.
@@ -72,19 +89,25 @@ def open_embeddings(
         path: a path or a URI.
         n_features: the width that embeddings must have; any when None.
         layers: names of the layers whose features to read; all that are there when None, none when empty.
+        columns: the array, the list column, or the columns of numbers that hold the embeddings, where the file has
+            others; ``*`` in a name stands for any text.
     """
     if isinstance(path, str) or path.is_dir():
-        reader = open_embeddings_parquet(path, layers)
+        reader = open_embeddings_parquet(path, layers, columns)
     elif path.suffix in _OPENERS:
-        reader = _OPENERS[path.suffix](path, layers)
+        reader = _OPENERS[path.suffix](path, layers, columns)
     else:
+        refuse_pickle(path, "embeddings")
         raise ValueError(f"{path} is no file of embeddings: expected one of {', '.join(_OPENERS)}, or a folder")
     if reader.count == 0 or 0 in reader.widths:
         widths = " + ".join(map(str, reader.widths))
         raise ValueError(f"{path} is empty: {reader.count} rows of {widths} features")
     if n_features not in {None, reader.width}:
+        made = f" (columns {list_names(reader.columns)})" if len(reader.columns) > 1 else ""
+        fix = ", or choose others with --column" if reader.columns else ""
         raise ValueError(
-            f"{path} has embeddings of {reader.width} features, the head takes {n_features}: they are of another layer "
-            "or another network"
+            f"{path} has embeddings of {reader.width} features{made}, the head takes {n_features}: they are of another "
+            f"layer or another network{fix}"
         )
-    return EmbeddingFile(reader, chunk_rows=max(1, CHUNK_BYTES // (8 * sum(reader.widths))))
+    chunk_rows = max(1, CHUNK_BYTES // (8 * sum(reader.widths)))
+    return EmbeddingFile(reader, chunk_rows, tuple(columns or ()))

@@ -1,7 +1,8 @@
-"""Names of the arrays or columns of a file that hold features of earlier layers: ``features.`` and the layer's name."""
+"""Choose the arrays or columns of a file: those of the embedding, and ``features.NAME`` of earlier layers."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,6 +11,37 @@ if TYPE_CHECKING:
     from pnml.io.paths import PathOrUri
 
 PREFIX = "features."
+_SHOWN = 12
+
+
+def choose_columns(path: PathOrUri, candidates: Sequence[str], wanted: Sequence[str]) -> list[str]:
+    """Return the arrays or columns that are wanted; raise ``ValueError`` with the candidates for one that is not there.
+
+    Args:
+        path: the file.
+        candidates: the names that may be chosen.
+        wanted: names, or patterns in which ``*`` stands for any text and whose names come in the order of the file.
+
+    >>> choose_columns("rows.csv", ["age", "f0", "f1"], ["f*"])
+    ['f0', 'f1']
+    """
+    chosen: list[str] = []
+    for name in wanted:
+        pattern = ".*".join(map(re.escape, name.split("*")))
+        matches = [name] if name in candidates else [one for one in candidates if re.fullmatch(pattern, one)]
+        if not matches:
+            raise ValueError(f"{path} has no column {name!r} of numbers: choose --column from {list_names(candidates)}")
+        chosen += matches
+    return list(dict.fromkeys(chosen))
+
+
+def list_names(names: Sequence[str]) -> str:
+    """Return names with commas between; of many, the first ones and how many there are.
+
+    >>> list_names(["a", "b"])
+    'a, b'
+    """
+    return ", ".join(names) if len(names) <= _SHOWN else f"{', '.join(names[:_SHOWN])}, ... ({len(names):,} in all)"
 
 
 def choose_layers(path: PathOrUri, columns: Iterable[str], wanted: Sequence[str] | None) -> tuple[str, ...]:

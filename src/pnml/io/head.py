@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from safetensors import SafetensorError, deserialize
 
+from pnml.io.pickles import refuse_pickle
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -27,6 +29,7 @@ def read_head(path: Path) -> tuple[NDArray[Any], NDArray[Any] | None]:
     >>> weight.shape, bias.shape
     ((3, 8), (3,))
     """
+    refuse_pickle(path, "tensors")
     if path.suffix not in _READERS:
         raise ValueError(f"{path} is no file of a head: expected one of {', '.join(_READERS)}")
     arrays = _READERS[path.suffix](path)

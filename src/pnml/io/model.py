@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from safetensors import SafetensorError
 
 from pnml.backend.extras import require
+from pnml.io.pickles import refuse_pickle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -86,6 +87,7 @@ def _working_folder_importable() -> Iterator[None]:
 def _load_weights(model: nn.Module, path: Path) -> None:
     from safetensors.torch import load_model as load_into
 
+    refuse_pickle(path, "tensors")
     try:
         missing, unexpected = load_into(model, path, strict=False)
     except SafetensorError as error:

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnml.io.feature_columns import PREFIX, choose_layers
+from pnml.io.feature_columns import PREFIX, choose_columns, choose_layers
 from pnml.io.fingerprint import fingerprint_path
 from pnml.io.source import RowReader
 
@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def open_npy(path: Path, layers: Sequence[str] | None = None) -> RowReader:
+def open_npy(path: Path, layers: Sequence[str] | None = None, columns: Sequence[str] | None = None) -> RowReader:
     """Open an ``.npy`` of shape (N, M) as a memory map, of which only the requested rows are read.
 
-    It holds embeddings alone: naming ``layers`` raises ``ValueError``.
+    It holds embeddings alone, without a name: naming ``layers`` or ``columns`` raises ``ValueError``.
     """
     choose_layers(path, (), layers)
+    if columns:
+        raise ValueError(f"{path} holds one array without a name, got --column {','.join(columns)}: leave it out")
     try:
         rows = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
@@ -43,7 +45,7 @@ def open_npy(path: Path, layers: Sequence[str] | None = None) -> RowReader:
     return RowReader(path, count, read, partial(fingerprint_path, path), width=width)
 
 
-def open_npz(path: Path, layers: Sequence[str] | None = None) -> RowReader:
+def open_npz(path: Path, layers: Sequence[str] | None = None, columns: Sequence[str] | None = None) -> RowReader:
     """Open an ``.npz`` with ``embedding``, (N, M), and optionally ``id``, (N,); a single array may have any name.
 
     Features of earlier layers are arrays ``features.NAME``, (N, features of that layer), one for each layer.
@@ -51,6 +53,7 @@ def open_npz(path: Path, layers: Sequence[str] | None = None) -> RowReader:
     Args:
         path: the file.
         layers: names of the layers whose features to read; all that are there when None.
+        columns: the name of the array that holds the embeddings, if it is another one.
     """
     headers: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {}
     with _archive(path) as archive:
@@ -58,9 +61,7 @@ def open_npz(path: Path, layers: Sequence[str] | None = None) -> RowReader:
             with archive.open(member) as file:
                 headers[member.removesuffix(".npy")] = _read_header(path, file)
     others = [name for name in headers if name != "id" and not name.startswith(PREFIX)]
-    name = "embedding" if "embedding" in headers else others[0] if len(others) == 1 else None
-    if name is None:
-        raise ValueError(f"{path} holds the arrays {others}: name the one to use 'embedding'")
+    name = _array_name(path, others, columns)
     count, width = _matrix_shape(path, *headers[name])
     if "id" in headers and headers["id"][0] != (count,):
         raise ValueError(f"'id' in {path} has shape {headers['id'][0]}: expected one for each of {count} rows")
@@ -83,7 +84,23 @@ def open_npz(path: Path, layers: Sequence[str] | None = None) -> RowReader:
                     yield np.arange(first, first + len(batch)), batch
 
     widths = tuple((layer, width) for layer, (_, width) in zip(chosen, shapes[1:], strict=True))
-    return RowReader(path, count, read, partial(fingerprint_path, path), width=width, layers=widths)
+    fingerprint = partial(fingerprint_path, path)
+    return RowReader(path, count, read, fingerprint, width=width, layers=widths, columns=(name,))
+
+
+def _array_name(path: Path, names: Sequence[str], columns: Sequence[str] | None) -> str:
+    """Return the name of the array of embeddings: the chosen one, 'embedding', or the only one."""
+    if columns:
+        chosen = choose_columns(path, names, columns)
+        if len(chosen) > 1:
+            raise ValueError(f"--column {','.join(columns)} chooses the arrays {chosen} of {path}: choose one")
+        return chosen[0]
+    if "embedding" in names:
+        return "embedding"
+    if len(names) != 1:
+        held = [*names]
+        raise ValueError(f"{path} holds the arrays {held}: name the one to use 'embedding', or choose it with --column")
+    return names[0]
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pnml.backend.extras import require
-from pnml.io.feature_columns import PREFIX, choose_layers
+from pnml.io.feature_columns import PREFIX, choose_columns, choose_layers
 from pnml.io.fingerprint import fingerprint_path
 from pnml.io.paths import PathOrUri, find_parquet_files
 from pnml.io.source import RowReader
@@ -128,7 +128,9 @@ def table_ids(table: Any, first: int) -> NDArray[Any]:
     return np.asarray(column.cast(arrow.string()).to_pylist(), dtype=np.str_)
 
 
-def open_embeddings_parquet(path: PathOrUri, layers: Sequence[str] | None = None) -> RowReader:
+def open_embeddings_parquet(
+    path: PathOrUri, layers: Sequence[str] | None = None, columns: Sequence[str] | None = None
+) -> RowReader:
     """Open embeddings in a list column ``embedding``, or in all floating-point columns in order; ``id`` is optional.
 
     Features of earlier layers are list columns ``features.NAME``, one for each layer.
@@ -136,38 +138,65 @@ def open_embeddings_parquet(path: PathOrUri, layers: Sequence[str] | None = None
     Args:
         path: the file, or a folder of files.
         layers: names of the layers whose features to read; all that are there when None.
+        columns: the list column, or the columns of numbers, that hold the embeddings, if they are others.
     """
-    types = require("pyarrow.types", extra="parquet", what="reading parquet")
     files = open_parquet(path)
     schema = files.schema
-    listed = "embedding" in schema.names
-    single = [f.name for f in schema if types.is_floating(f.type) and f.name != "id" and not f.name.startswith(PREFIX)]
-    if not listed and not single:
-        found = ", ".join(f"{field.name} ({field.type})" for field in schema)
-        raise ValueError(f"{path} has neither a list column 'embedding' nor floating-point columns, only {found}")
+    embedding, single = _embedding_columns(path, schema, columns)
     chosen = choose_layers(path, schema.names, layers)
-    lists = [*(["embedding"] if listed else []), *(PREFIX + layer for layer in chosen)]
+    lists = [*([] if embedding is None else [embedding]), *(PREFIX + layer for layer in chosen)]
     widths = _list_widths(path, files, lists)
-    columns = [*lists, *([] if listed else single), *(["id"] if "id" in schema.names else [])]
+    wanted = [*lists, *single, *(["id"] if "id" in schema.names else [])]
 
     def read(start: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        for first, table in files.tables(columns, start, size):
+        for first, table in files.tables(wanted, start, size):
             parts = [_stack_lists(path, name, table.column(name), widths[name], first) for name in lists]
-            if not listed:
+            if single:
                 parts.insert(0, np.column_stack([table.column(name).to_numpy() for name in single]))
             yield table_ids(table, first), parts[0] if len(parts) == 1 else np.hstack(parts)
 
-    width = widths["embedding"] if listed else len(single)
+    width = len(single) if embedding is None else widths[embedding]
     named = tuple((layer, widths[PREFIX + layer]) for layer in chosen)
-    return RowReader(path, files.count, read, partial(fingerprint_path, path), files.starts, width, named)
+    source = tuple(single) if embedding is None else (embedding,)
+    return RowReader(path, files.count, read, partial(fingerprint_path, path), files.starts, width, named, source)
+
+
+def _embedding_columns(path: PathOrUri, schema: Any, columns: Sequence[str] | None) -> tuple[str | None, list[str]]:
+    """Return the list column of embeddings, or None and the single columns that are their features."""
+    types = require("pyarrow.types", extra="parquet", what="reading parquet")
+    fields = {field.name: field.type for field in schema if field.name != "id" and not field.name.startswith(PREFIX)}
+    lists = [name for name, kind in fields.items() if _is_list(kind)]
+    if columns:
+        numbers = [name for name, kind in fields.items() if types.is_floating(kind) or types.is_integer(kind)]
+        chosen = choose_columns(path, [*lists, *numbers], columns)
+        if len(chosen) == 1 and chosen[0] in lists:
+            return chosen[0], []
+        if both := [name for name in chosen if name in lists]:
+            raise ValueError(
+                f"--column {','.join(columns)} chooses {len(chosen)} columns of {path}, and {both[0]!r} holds lists: "
+                "choose one column of lists, or columns of numbers"
+            )
+        return None, chosen
+    if "embedding" in fields:
+        return "embedding", []
+    single = [name for name, kind in fields.items() if types.is_floating(kind)]
+    if not single:
+        found = ", ".join(f"{field.name} ({field.type})" for field in schema)
+        fix = f": choose one with --column {lists[0]}" if lists else ""
+        raise ValueError(f"{path} has neither a list column 'embedding' nor floating-point columns, only {found}{fix}")
+    return None, single
+
+
+def _is_list(kind: Any) -> bool:
+    types = require("pyarrow.types", extra="parquet", what="reading parquet")
+    return bool(types.is_fixed_size_list(kind) or types.is_list(kind) or types.is_large_list(kind))
 
 
 def _list_widths(path: PathOrUri, files: ParquetFiles, columns: list[str]) -> dict[str, int]:
     """Return the lengths of the lists in the first row; 0 without rows."""
-    types = require("pyarrow.types", extra="parquet", what="reading parquet")
     for name in columns:
         kind = files.schema.field(name).type
-        if not (types.is_fixed_size_list(kind) or types.is_list(kind) or types.is_large_list(kind)):
+        if not _is_list(kind):
             raise ValueError(f"{name!r} in {path} is {kind}: expected a list of numbers in every row")
     table = next((table for _, table in files.tables(columns, 0, 1)), None) if columns else None
     return {name: 0 if table is None else len(table.column(name)[0].as_py() or ()) for name in columns}
@@ -180,7 +209,7 @@ def _stack_lists(path: PathOrUri, name: str, column: Any, width: int, first: int
     odd = lengths != width
     if odd.any():
         row = int(odd.argmax())
-        where = "" if name == "embedding" else f" in {name!r}"
+        where = f" in {name!r}" if name.startswith(PREFIX) else ""
         raise ValueError(
             f"row {first + row} of {path}, counted from 0, has {lengths[row]} features{where} where row 0 has {width}"
         )

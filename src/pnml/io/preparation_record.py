@@ -1,4 +1,4 @@
-"""How images were prepared, as a detector's file keeps it: to prepare others likewise, and to refuse what differs."""
+"""How samples became embeddings, as a detector's file keeps it: to do so again, and to refuse what differs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Record: TypeAlias = dict[str, Any]
-"""What :meth:`~pnml.io.preparation.Preparation.record` returns; where images keep their size, also the ``shape``
-(height, width) of the first one."""
+"""Of images, what :meth:`~pnml.io.preparation.Preparation.record` returns, and where they keep their size the ``shape``
+(height, width) of the first one. Of embeddings, the ``columns`` that were chosen."""
 
 
 class PreparationWarning(UserWarning):
     """Images may be prepared in another way than those that a detector was fitted on."""
+
+
+def of_images(record: Record | None) -> Record | None:
+    """Return a record of images, and None for any other."""
+    return record if record is not None and "channels" in record else None
 
 
 def restore_preparation(
@@ -34,7 +39,7 @@ def restore_preparation(
     """
     if transform is not None:
         return Preparation(transform=transform)
-    held = record or {}
+    held = of_images(record) or {}
     return Preparation(
         held.get("size") if size is None else size,
         tuple(held.get("mean", (0.0,))) if mean is None else mean,
@@ -48,9 +53,10 @@ def check_preparation(fitted: Record | None, now: Record | None) -> None:
     Warn where images keep their size, and the first one differs in shape from the first of the training set.
 
     Args:
-        fitted: the record of the detector; None, if it has none, passes.
-        now: the record of the images; None, of embeddings, passes.
+        fitted: the record of the detector; any that is not of images passes.
+        now: the record of the samples; any that is not of images passes.
     """
+    fitted, now = of_images(fitted), of_images(now)
     if fitted is None or now is None:
         return
     _check_transform(fitted.get("transform"), now.get("transform"))
@@ -84,11 +90,13 @@ def pixels_of(record: Record) -> tuple[int, int] | None:
 
 
 def describe_preparation(record: Record) -> str:
-    """Return a line that says how images are prepared.
+    """Return a line that says how images are prepared, or which columns hold the embeddings.
 
     >>> describe_preparation({"channels": "RGB", "size": 32, "mean": [0.5], "std": [0.2, 0.3, 0.2]})
     'RGB, resized to 32×32 pixels, scaled to [0, 1], mean 0.5, std 0.2,0.3,0.2'
     """
+    if "columns" in record:
+        return ", ".join(record["columns"])
     if record.get("transform") is not None:
         return f"{record['channels']}, then the transform of the model's factory: {record['transform']}"
     pixels, size = pixels_of(record), record["size"]

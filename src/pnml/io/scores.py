@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
@@ -113,11 +113,16 @@ def _write_parquet(path: Path, tables: Iterable[Columns]) -> None:
 
 def _write_csv(path: Path, tables: Iterable[Columns]) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        for number, columns in enumerate(tables):
-            if number == 0:
-                writer.writerow(columns)
-            writer.writerows(_rows(columns))
+        write_csv(file, tables)
+
+
+def write_csv(file: TextIO, tables: Iterable[Columns]) -> None:
+    """Write tables with the same columns to an open file, as one CSV."""
+    writer = csv.writer(file, lineterminator="\n")
+    for number, columns in enumerate(tables):
+        if number == 0:
+            writer.writerow(columns)
+        writer.writerows(_rows(columns))
 
 
 def _rows(columns: Columns) -> Iterator[tuple[object, ...]]:

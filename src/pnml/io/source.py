@@ -33,6 +33,7 @@ class RowReader:
         starts: the rows from which reading can begin without reading earlier ones; any row when empty.
         width: the number M of features of an embedding; 0 for images.
         layers: names and widths of the earlier layers whose features follow the embedding in every row.
+        columns: the names of the array or columns that the embedding is made of, where they have names.
     """
 
     path: PathOrUri
@@ -42,6 +43,7 @@ class RowReader:
     starts: tuple[int, ...] = ()
     width: int = 0
     layers: tuple[tuple[str, int], ...] = ()
+    columns: tuple[str, ...] = ()
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -101,7 +103,7 @@ class Samples(ABC):
 
     @property
     def preparation_record(self) -> dict[str, Any] | None:
-        """How images are prepared for the model, to be kept with a detector; None for embeddings."""
+        """How samples become embeddings, to be kept with a detector; None where there is nothing to say."""
         return None
 
     @abstractmethod

@@ -1,0 +1,36 @@
+"""Files that ``torch.save`` writes are pickles, which may run code when they are read: refused, with a way out."""
+
+from __future__ import annotations
+
+from shlex import quote
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SUFFIXES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle")
+
+_LOAD = "torch.load(sys.argv[1], map_location='cpu', weights_only=True)"
+_TENSORS = (
+    f"import sys, torch; from safetensors.torch import save_file; held = {_LOAD}; "
+    "save_file({k: v.contiguous().clone() for k, v in held.get('state_dict', held).items()}, sys.argv[2])"
+)
+_EMBEDDINGS = f"import sys, numpy, torch; numpy.save(sys.argv[2], {_LOAD}.numpy())"
+_LINES = {"tensors": (".safetensors", _TENSORS), "embeddings": (".npy", _EMBEDDINGS)}
+
+
+def refuse_pickle(path: Path, holds: Literal["tensors", "embeddings"]) -> None:
+    """Raise ``ValueError`` for a pickle, told by its suffix, with a line to copy that writes what is read instead.
+
+    Args:
+        path: the file.
+        holds: what it should hold: "tensors" by name, to be written as safetensors, or "embeddings", as .npy.
+    """
+    if path.suffix.lower() not in SUFFIXES:
+        return
+    suffix, code = _LINES[holds]
+    new = path.with_suffix(suffix)
+    raise ValueError(
+        f"{path} is a file of torch.save, which may run code when it is read. Write {new.name} once and give that:\n"
+        f'python -c "{code}" {quote(str(path))} {quote(str(new))}'
+    )
