@@ -16,8 +16,9 @@ from typer.testing import CliRunner, Result
 
 import pnml.io.embeddings
 from pnml import Detector
+from pnml.cli import app
 
-from .cli_files import FEATURES, Files, app, fails, make_files, run, succeeds, table_of
+from .cli_files import FEATURES, Files, fails, make_files, run, succeeds, table_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -141,6 +142,20 @@ def test_copy_of_standard_input_is_deleted_and_not_named(
 def test_other_formats_on_standard_input_are_refused(content: bytes, what: str, files: Files) -> None:
     said = piped(content, "score", files.fitted(), "--embeddings", "-").stderr
     assert f"standard input is {what}: expected .npy, .npz or CSV; write it to a file and give its path" in said
+
+
+def test_json_and_the_table_do_not_share_standard_output(files: Files) -> None:
+    said = fails("score", files.fitted(), "--embeddings", files / "new.npy", "--json")
+    assert "--json needs standard output for itself: name a file" in said
+
+
+def test_row_that_is_not_finite_is_refused_on_standard_output_too(files: Files) -> None:
+    rows = files.new.copy()
+    rows[23, 5] = np.nan
+    result = piped(content_of("npy", rows), "score", files.fitted(), "--embeddings", "-")
+    assert result.exit_code == 1
+    assert "row 23 of standard input, counted from 0, holds nan in column 5: repair it" in result.stderr
+    assert len(result.stdout.splitlines()) == 1 + 21  # the chunks before
 
 
 def test_engine_ray_refuses_standard_input_and_output(files: Files) -> None:

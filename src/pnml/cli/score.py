@@ -80,10 +80,8 @@ def score(
     if by_layer and not fitted.layer_names:
         raise typer.BadParameter(f"{detector} reads the embedding alone", param_hint="--by-layer")
     parts = f"{out}.parts" if engine == "plain" else out
-    kept = (
-        f"finished rows are kept in {parts}; run the same command again to continue" if to_file else "nothing is kept"
-    )
-    with if_interrupted(kept):
+    kept = f"finished rows are kept in {parts}; run the same command again to continue"
+    with if_interrupted(kept if to_file else "nothing is kept"):
         if engine == "ray":
             from pnml.engines import ray
 

@@ -139,6 +139,7 @@ def score_to_stream(
             if len(chunk.ids):
                 with locate_errors(chunk, samples.path, samples.layer_names):
                     result = detector(chunk.embeddings, features=chunk.features, logits=chunk.logits)
+                    check_scored(result.regret, chunk.embeddings, chunk.features)
                 columns = table.columns(chunk.ids, result)
             summary += Summary.of(Part(columns, list(chunk.skipped)))
             yield columns
