@@ -130,6 +130,7 @@ class Report:
         threshold: the regret above which a sample is flagged; by default the one that keeps 95 % of the
             in-distribution set, or of all samples if there is none.
         tables: further tables, such as benchmark results.
+        by_class: how many samples of each predicted class are flagged.
         baseline_name: the displayed name of the sets' ``baseline``.
         pnml_name: the displayed name of the regret.
         layer_names: of the earlier layers in the sets' ``leverage``, from the input on.
@@ -146,6 +147,7 @@ class Report:
     spectrum: NDArray[np.float64] | None = None
     threshold: float | None = None
     tables: tuple[Table, ...] = field(default=())
+    by_class: Table | None = None
     baseline_name: str = "Baseline"
     pnml_name: str = "pNML"
     layer_names: tuple[str, ...] = ()

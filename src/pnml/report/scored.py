@@ -11,6 +11,7 @@ from pnml.io.decode import UndecodableError, read_image
 from pnml.io.images import open_images
 from pnml.io.score_table import read_scores
 from pnml.io.scores import STRANGEST
+from pnml.report.by_class import class_table
 from pnml.report.model import Report, ScoredSet
 from pnml.report.scored_layers import layers_of
 from pnml.report.thumbnails import extremes, thumbnail
@@ -51,7 +52,11 @@ def report_of_scores(
         strangest=layers.strangest,
     )
     facts = {"Scores": f"{path.name}, {len(scored):,} samples"}
-    threshold, spectrum = _threshold(table), None
+    calibration = None if loaded is None else loaded.threshold
+    threshold, spectrum = _threshold(table) if calibration is None else calibration.value, None
+    if calibration is not None and calibration.by is not None:
+        own = sum(one.is_own for one in calibration.classes)
+        facts["Threshold"] = f"by predicted class; {own:,} of {calibration.n_classes:,} classes have one of their own"
     if STRANGEST in table and not layers.names:
         facts["Layers"] = "in an order that the detector knows: pass --detector to see which depth gave samples away"
     if images is not None:
@@ -62,12 +67,14 @@ def report_of_scores(
             f"{detector.name}: {loaded.n_features:,} features, {loaded.n_classes:,} classes, fitted on "
             f"{loaded.subspace.count:,} samples, rank {loaded.subspace.rank:,}"
         )
-        threshold = loaded.threshold.value if loaded.threshold else threshold
+    names = tuple(class_names)
+    decided = "prediction" in table and "is_ood" in table
     return Report(
         title=f"Regret of {scored.name}",
         facts=facts,
         sets=(scored,),
-        class_names=tuple(class_names),
+        by_class=class_table(table["prediction"], table["is_ood"], names, calibration) if decided else None,
+        class_names=names,
         spectrum=spectrum,
         threshold=threshold,
         layer_names=layers.names,
@@ -75,11 +82,16 @@ def report_of_scores(
 
 
 def _threshold(table: dict[str, NDArray[Any]]) -> float | None:
-    """Return a threshold with the decisions of the table: the largest regret that is not flagged."""
+    """Return a threshold with the decisions of the table: the largest regret that is not flagged.
+
+    None if there is no such threshold, because every predicted class has its own.
+    """
     if "is_ood" not in table:
         return None
-    kept = table["regret"][~table["is_ood"]]
-    return float(kept.max()) if kept.size else float(np.nextafter(table["regret"].min(), 0))
+    flagged, kept = table["regret"][table["is_ood"]], table["regret"][~table["is_ood"]]
+    if not kept.size:
+        return float(np.nextafter(table["regret"].min(), 0))
+    return float(kept.max()) if (flagged > kept.max()).all() else None
 
 
 def _thumbnails(images: Path, ids: list[str], rows: NDArray[np.intp], path: Path) -> dict[int, NDArray[np.uint8]]:

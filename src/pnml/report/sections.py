@@ -40,7 +40,9 @@ _SLIDER = """<div class="slider">
 
 def render_sections(report: Report) -> str:
     """Return all sections for which the report has contents."""
-    parts = [_overview(report), _scores(report), render_depths(report), _curves(report)] if report.sets else []
+    parts = []
+    if report.sets:
+        parts = [_overview(report), _scores(report), _classes(report), render_depths(report), _curves(report)]
     return "\n".join([*parts, _metrics(report), _gallery(report), _facts(report), _definitions(report)])
 
 
@@ -101,6 +103,15 @@ def _scores(report: Report) -> str:
 {rows}</tbody>
 </table>
 </div>
+</section>"""
+
+
+def _classes(report: Report) -> str:
+    if report.by_class is None:
+        return ""
+    return f"""<section class="panel" aria-labelledby="classes-title">
+<h2 id="classes-title">Classes</h2>
+{render_table(report.by_class)}
 </section>"""
 
 

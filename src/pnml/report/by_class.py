@@ -1,0 +1,88 @@
+"""How many samples of each predicted class are flagged, beside the false alarms that the calibration lets expect."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pnml.core.conformal import observed_interval
+from pnml.report.model import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from pnml.core.calibration import Threshold
+
+MOST_CLASSES = 40
+"""Of more classes, those that are flagged most are shown."""
+CONFIDENCE = 0.95
+
+
+def class_table(
+    prediction: NDArray[np.int64],
+    is_ood: NDArray[np.bool_],
+    class_names: Sequence[str] = (),
+    threshold: Threshold | None = None,
+) -> Table:
+    """Return the share of samples that is flagged for every predicted class, with its confidence interval.
+
+    Args:
+        prediction: the predicted classes, shape (n,).
+        is_ood: which samples are flagged, shape (n,).
+        class_names: by class number.
+        threshold: of the detector, for the false alarms to expect of known samples.
+
+    >>> table = class_table(np.array([0, 0, 1, 1]), np.array([False, False, True, False]), ["cat", "dog"])
+    >>> table.rows[1]
+    ('dog', '2', '1', 50.0, '1.3% to 98.7%')
+    """
+    counts = np.bincount(prediction)
+    flagged = np.bincount(prediction[is_ood], minlength=len(counts))
+    intervals = {
+        int(number): observed_interval(int(flagged[number]), int(counts[number]), CONFIDENCE)
+        for number in np.flatnonzero(counts)
+    }
+    expected = {} if threshold is None else {one.prediction: one for one in threshold.classes}
+    columns = ["Predicted class", "Samples", "Flagged", "Flagged, %", f"Interval, {CONFIDENCE:.0%} confidence"]
+    columns += ["Known samples flagged"] if expected else []
+    rows = []
+    for number in sorted(sorted(intervals, key=lambda number: intervals[number], reverse=True)[:MOST_CLASSES]):
+        name = class_names[number] if number < len(class_names) else str(number)
+        shown, of_all = int(flagged[number]), int(counts[number])
+        row: tuple[str | float, ...] = (
+            name,
+            f"{of_all:,}",
+            f"{shown:,}",
+            100 * shown / of_all,
+            _range(intervals[number]),
+        )
+        if expected:
+            one = expected.get(number)
+            kind = "guaranteed" if one is not None and one.is_own else "measured"
+            row = (*row, "unknown" if one is None else f"{_range(one.interval)}, {kind}")
+        rows.append(row)
+    title = "Flagged by predicted class"
+    if len(intervals) > MOST_CLASSES:
+        title = f"{title}: the {MOST_CLASSES} most flagged of {len(intervals):,}"
+    return Table(title=title, columns=tuple(columns), rows=tuple(rows), note=_note(threshold))
+
+
+def _note(threshold: Threshold | None) -> str:
+    if threshold is None or not threshold.classes:
+        return ""
+    words = (
+        f"The last column is the share of known samples that the calibration lets expect, with "
+        f"{threshold.confidence:.0%} confidence: guaranteed where the class has a threshold of its own, otherwise as "
+        "measured on its calibration samples."
+    )
+    if threshold.by is None:
+        return words
+    return f"Samples were flagged by the threshold of their class; the slider moves one threshold for all. {words}"
+
+
+def _range(interval: tuple[float, float]) -> str:
+    low, high = interval
+    return f"{low:.1%} to {high:.1%}"

@@ -1,0 +1,106 @@
+"""Test what the page says about predicted classes: flagged shares, their intervals, and what calibration promises."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pnml.core.calibration import calibrate
+from pnml.core.detector import Detector
+from pnml.io.scores import score_writer
+from pnml.report.by_class import MOST_CLASSES, class_table
+from pnml.report.page import render
+from pnml.report.scored import report_of_scores
+
+from .factories import page_data_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pnml.core.calibration import By
+
+
+def test_rates_and_intervals_are_those_of_the_decisions() -> None:
+    rng = np.random.default_rng(0)
+    prediction, is_ood = rng.choice([0, 1, 3], 200, p=[0.6, 0.35, 0.05]), rng.uniform(size=200) < 0.1
+    table = class_table(prediction, is_ood, ["ant", "bee"])
+    assert [row[0] for row in table.rows] == ["ant", "bee", "3"], "class 2 was not predicted, class 3 has no name"
+    for row, number in zip(table.rows, (0, 1, 3), strict=True):
+        mine = is_ood[prediction == number]
+        assert row[1:3] == (str(len(mine)), str(mine.sum()))
+        assert row[3] == pytest.approx(100 * mine.mean())
+        low, high = stats.binomtest(int(mine.sum()), len(mine)).proportion_ci(0.95)
+        assert row[4] == f"{low:.1%} to {high:.1%}"
+
+
+def test_of_many_classes_the_most_flagged_are_shown() -> None:
+    prediction = np.repeat(np.arange(100), 50)
+    is_ood = np.tile(np.arange(50), 100) < np.repeat(np.arange(100) % 51, 50)
+    table = class_table(prediction, is_ood)
+    assert len(table.rows) == MOST_CLASSES
+    assert f"the {MOST_CLASSES} most flagged of 100" in table.title
+    rates = [is_ood[prediction == number].mean() for number in range(100)]
+    shown = [int(str(row[0])) for row in table.rows]
+    assert min(rates[number] for number in shown) >= sorted(rates)[-MOST_CLASSES]
+
+
+def test_calibration_intervals_stand_beside_the_rates() -> None:
+    classes = np.repeat([0, 1], [60, 10])
+    with pytest.warns(UserWarning, match="1 of 2 predicted classes"):
+        threshold = calibrate(np.arange(70.0), predictions=classes, by="prediction")
+    table = class_table(np.array([0, 1, 2]), np.array([True, False, False]), threshold=threshold)
+    low, high = stats.beta(3, 58).interval(0.95)
+    assert [row[-1] for row in table.rows] == [
+        f"{low:.1%} to {high:.1%}, guaranteed",
+        f"{stats.beta.ppf(0.025, 2, 9):.1%} to {stats.beta.ppf(0.975, 3, 8):.1%}, measured",
+        "unknown",
+    ]
+
+
+def scored(folder: Path, by: By | None) -> tuple[Detector, dict[str, Any]]:
+    """Write a detector and the scores of fresh rows; give both."""
+    rng = np.random.default_rng(0)
+    detector = Detector(np.diag([3.0, 1.0, 1.0])).fit(rng.normal(size=(500, 3)) * [1, 2, 3])
+    detector.calibrate(rng.normal(size=(500, 3)) * [1, 2, 3], by=by, false_alarm_rate=0.1)
+    table = detector(rng.normal(size=(300, 3)) * [1, 2, 3]).to_table()
+    table = {"id": np.array([str(n) for n in range(300)]), **table}
+    score_writer(folder / "scores.csv")(folder / "scores.csv", [table])
+    detector.save(folder / "detector.safetensors")
+    return detector, table
+
+
+@pytest.mark.parametrize("by", [None, "prediction"])
+def test_report_of_scores_has_the_classes(by: Any, tmp_path: Path) -> None:
+    detector, table = scored(tmp_path, by)
+    assert detector.threshold is not None
+    report = report_of_scores(tmp_path / "scores.csv", detector=tmp_path / "detector.safetensors")
+    page = render(report)
+    assert "Flagged by predicted class" in page
+    assert report.by_class is not None
+    assert [int(str(row[2])) for row in report.by_class.rows] == np.bincount(
+        table["prediction"][table["is_ood"]], minlength=3
+    ).tolist()
+    assert all(("guaranteed" in str(row[-1])) == (by == "prediction") for row in report.by_class.rows)
+    assert ("by predicted class; 3 of 3 classes" in page) == (by == "prediction")
+    assert ("the slider moves one threshold for all" in page) == (by == "prediction")
+    assert page_data_of(page)["origin"] == "calibrated"
+
+
+def test_decisions_by_class_are_not_taken_for_one_threshold(tmp_path: Path) -> None:
+    """Without the detector the slider starts where it keeps 95 % of the samples, not at a threshold that nobody set."""
+    _, table = scored(tmp_path, "prediction")
+    is_ood, regret = table["is_ood"], table["regret"]
+    assert regret[is_ood].min() < regret[~is_ood].max(), "no single threshold decides so"
+    report = report_of_scores(tmp_path / "scores.csv")
+    assert report.threshold is None
+    assert page_data_of(render(report))["origin"] == "keeps 95% of all samples"
+
+
+def test_tables_without_decisions_have_no_classes(tmp_path: Path) -> None:
+    (tmp_path / "scores.csv").write_text("id,prediction,regret\na,0,0.5\n", encoding="utf-8")
+    report = report_of_scores(tmp_path / "scores.csv")
+    assert report.by_class is None
+    assert "Flagged by predicted class" not in render(report)
