@@ -75,13 +75,13 @@ CALLS: dict[str, Callable[[CNN, Path], object]] = {
     "calibrate": fit_and(lambda guard: guard.calibrate(loader(images(40, seed=1)), progress=False)),
     "leave one out": fit_and(lambda guard: guard.calibrate([images(40)], leave_one_out=True, progress=False)),
     "forward": fit_and(lambda guard: guard(images(4))),
+    "forward on NaN": fit_and(lambda guard: guard(with_nan(4))),
     "save": lambda model, folder: pnml.guard(model).fit([images(9)], progress=False).save(folder / "d.safetensors"),
     "graph": fit_and(GuardGraph),
 }
 FAILING: dict[str, Callable[[CNN, Path], object]] = {
     "fit on NaN": lambda model, _: pnml.guard(model).fit([images(8), with_nan(8)], progress=False),
     "calibrate on NaN": fit_and(lambda guard: guard.calibrate([with_nan(40)], progress=False)),
-    "forward on NaN": fit_and(lambda guard: guard(with_nan(4))),
     "fit on another shape": lambda model, _: pnml.guard(model).fit([rows(4)], progress=False),
     "fit with a wrong head": lambda model, _: pnml.guard(model, head="nowhere"),
     "fit on a broken loader": lambda model, _: pnml.guard(model).fit(map(fail, range(3)), progress=False),

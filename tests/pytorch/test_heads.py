@@ -75,8 +75,31 @@ def test_a_head_with_samples_in_the_second_axis_falls_back_to_embeddings_alone()
     with pytest.warns(LayersNotFoundWarning, match="samples in the second axis.*The embeddings alone are watched"):
         guard = pnml.guard(case.model).fit([case.batch(30, 2)], progress=False)
     assert guard.layers == ()
-    with pytest.raises(LayersNotFoundError, match=r"layers=\['gru'\] cannot be watched.*layers='last'"):
+    with pytest.raises(LayersNotFoundError, match=r"layers=\['gru'\]: the head's input has.*layers='last'"):
         pnml.guard(case.model, layers=["gru"]).fit([case.batch(30, 2)], progress=False)
+
+
+def test_a_sample_without_an_answer_is_flagged_where_one_token_is_taken() -> None:
+    case = CLASSIFIERS["recurrent, last step"]()
+    guard = fitted(case, "recurrent, last step", layers="last")
+    guard.calibrate([case.batch(40, 8)], progress=False)
+    fresh = case.batch(4, 1)
+    fresh[2, 5] = torch.nan  # the first steps are finite
+    result = guard(fresh)
+    assert result.regret.isnan().tolist() == [False, False, True, False]
+    assert result.is_ood is not None
+    assert bool(result.is_ood[2])
+
+
+@pytest.mark.parametrize("name", ["low rank", "cosine", "temperature", "GPT-2"])
+def test_a_head_that_was_found_is_found_again(name: str) -> None:
+    case = CLASSIFIERS[name]()
+    guard = fitted(case, name, layers="last")
+    before = score(guard, case.batch(9, 1)).regret
+    guard.calibrate([case.batch(40, 8)], progress=False)
+    assert torch.equal(score(guard, case.batch(9, 1)).regret, before)
+    guard.fit([case.batch(30, seed) for seed in range(2, 6)], progress=False)
+    assert torch.equal(score(guard, case.batch(9, 1)).regret, before)
 
 
 def test_a_model_that_ends_in_softmax_is_told_once_and_also_when_its_head_is_named() -> None:

@@ -106,7 +106,7 @@ def test_earlier_layers_are_left_out_with_a_warning_or_refused_where_they_are_na
     with pytest.warns(LayersNotFoundWarning, match="every token or pixel has an answer of its own"):
         guard = pnml.guard(model).fit([images(20)], progress=False)
     assert guard.layers == ()
-    with pytest.raises(LayersNotFoundError, match=r"layers=\['body'\] cannot be watched"):
+    with pytest.raises(LayersNotFoundError, match=r"layers=\['body'\]: every token or pixel"):
         pnml.guard(model, layers=["body"]).fit([images(20)], progress=False)
 
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from pnml.io.decode import Encoded
     from pnml.io.preparation import Preparation
-    from pnml.pytorch.guard import Guard, Outputs
+    from pnml.pytorch.guard import Guard
+    from pnml.pytorch.guarded_model import Outputs
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from pnml.pytorch.layers import LayersNotFoundError, warn_of_fallback
 
 if TYPE_CHECKING:
     from pnml.core.detector import Detector
-    from pnml.pytorch.guard import Guard, Outputs
+    from pnml.pytorch.guard import Guard
+    from pnml.pytorch.guarded_model import Outputs
 
 
 class TrainingPass:

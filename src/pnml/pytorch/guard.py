@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
-from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -18,52 +17,24 @@ from pnml.pytorch.batches import as_loader, inputs_of
 from pnml.pytorch.call_inputs import empty_rows, explained_errors, input_ndim, sample_count
 from pnml.pytorch.changes import FittedWeights, refuse_changed, refuse_rounded, relation
 from pnml.pytorch.distributed import gather_over_ranks, is_first_rank
-from pnml.pytorch.finding import TASKS, find_head
 from pnml.pytorch.fingerprint import fingerprint
 from pnml.pytorch.fitting import TrainingPass
-from pnml.pytorch.given import GivenHead
-from pnml.pytorch.head import HeadWarning, eager, linear_layers, logits_of, record_calls, unwrapped
-from pnml.pytorch.last_layer import LastLayer, check_same_head, matching_layers
-from pnml.pytorch.layers import LayersNotFoundError, check_layer_names, choose_layers, record_layers, warn_of_fallback
-from pnml.pytorch.pooling import token_mask
+from pnml.pytorch.guarded_model import GuardedModel
+from pnml.pytorch.head import logits_of
+from pnml.pytorch.last_layer import check_same_head
+from pnml.pytorch.layers import check_layer_names
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pnml.core.calibration import By, Threshold
     from pnml.core.detector import Task
     from pnml.core.result import Result
     from pnml.core.scaling import EmbeddingScale
-    from pnml.pytorch.affine import Affine
     from pnml.pytorch.batches import ChooseInputs
     from pnml.pytorch.fingerprint import Fingerprint
-    from pnml.pytorch.layers import Layer
-
-
-class Outputs(NamedTuple):
-    """What a forward pass of a guarded model gave.
-
-    Attributes:
-        logits: shape (n, C).
-        embeddings: what entered the head, shape (n, M).
-        features: of earlier layers, shape (n, features of that layer) each.
-        places: the shape of the answers where every token or pixel has one, (samples, T) or (samples, H, W), whose
-            product is n; None where every sample has one.
-        counts: which of these n count, (n,), where a mask of tokens says so; None where all do.
-    """
-
-    logits: Tensor
-    embeddings: Tensor
-    features: list[Tensor]
-    places: tuple[int, ...] | None = None
-    counts: Tensor | None = None
-
-    def counting(self) -> Outputs:
-        """Return what is to be learnt from: padding is left out."""
-        if self.counts is None:
-            return self
-        return Outputs(self.logits[self.counts], self.embeddings[self.counts], [])
+    from pnml.pytorch.last_layer import LastLayer
 
 
 def guard(
@@ -97,7 +68,7 @@ def guard(
     )
 
 
-class Guard(nn.Module):
+class Guard(GuardedModel):
     """A trained classifier together with the detector of its last layer and of layers before it.
 
     The model is left as it is: its outputs, mode, hooks, gradients and dtype are the same after every call, which runs
@@ -142,61 +113,14 @@ class Guard(nn.Module):
         embed: Callable[..., Tensor] | None = None,
         logits: Callable[[Any], Tensor] = logits_of,
     ) -> None:
-        super().__init__()
-        self.model = model
+        super().__init__(
+            model, head=head, layers=layers, embedding_scale=embedding_scale, task=task, embed=embed, logits=logits
+        )
         self.inputs = inputs
-        self.embedding_scale: EmbeddingScale = embedding_scale
-        self.task: Task = task
         self.detector: Detector | None = None
-        self.head_name = head if isinstance(head, str) else None
-        self.found_head: LastLayer | None = None
-        self.found_layers: tuple[Layer, ...] | None = None
         self._weights = FittedWeights()
         self._input_ndim: int | None = None
-        self._wanted: str | tuple[str, ...] = layers if isinstance(layers, str) else tuple(layers) or "last"
-        self._logits, self._told, self._is_loaded = logits, "", False
-        if task not in TASKS:
-            raise ValueError(f"task must be one of {TASKS}, got {task!r}")
-        is_given = embed is not None or isinstance(head, tuple)
-        self._given = GivenHead(self._plain, head, embed, task) if is_given else None
-        if self.head_name is not None and self.head_name not in dict(self._plain.named_modules()):
-            raise ValueError(
-                f"head {head!r} is no module of the model; its linear layers are {list(linear_layers(self._plain))}"
-            )
-        if isinstance(self._wanted, tuple):
-            check_layer_names(self._plain, self._wanted)
-            if embedding_scale != "auto":
-                raise ValueError(f'layers={list(layers)} need embedding_scale="auto", got {embedding_scale!r}')
-            if self._given is not None:
-                raise ValueError(f"layers={list(layers)} cannot be watched along with embed=: leave one of them out")
-        elif self._wanted not in {"auto", "last"}:
-            raise ValueError(f'layers must be "auto", "last" or a list of names of modules, got {layers!r}')
-
-    @property
-    def _plain(self) -> nn.Module:
-        """The model itself, out of its wrappers."""
-        return unwrapped(self.model)
-
-    @property
-    def head(self) -> Affine:
-        """The model's last layer: from embeddings to logits, by its weight and its bias."""
-        if self._given is not None:
-            return self._given.affine
-        if self.found_head is not None:
-            return self.found_head.affine
-        raise ValueError("the head is not known yet: call fit(train_loader) first")
-
-    @property
-    def layers(self) -> tuple[str, ...]:
-        """The names of the earlier layers that are watched; before the first batch only those that you named."""
-        if self.found_layers is None:
-            return self._wanted if isinstance(self._wanted, tuple) else ()
-        return tuple(str(layer) for layer in self.found_layers)
-
-    @property
-    def may_fall_back(self) -> bool:
-        """Whether layers that cannot be watched are left out with a warning: nobody named them."""
-        return isinstance(self._wanted, str)
+        self._is_loaded = False
 
     def __repr__(self) -> str:
         known = self.found_layers is not None or not self.may_fall_back
@@ -205,11 +129,8 @@ class Guard(nn.Module):
         if self.detector is not None:
             state = f"fitted on {self.detector.correlation.count:,} samples, "
             state += "not calibrated" if self.detector.threshold is None else f"calibrated: {self.detector.threshold}"
-        head = "given by embed" if self._given is not None else f"head {self.head_name or 'auto'}"
-        if self.found_head is not None and self.found_head.notes:
-            head += f" ({', '.join(self.found_head.notes)})"
         task = "" if self.task == "multiclass" else f"{self.task}, "
-        return f"Guard({type(self._plain).__name__}, {task}{head}, {layers}, {state})"
+        return f"Guard({type(self.plain_model).__name__}, {task}{self.described_head}, {layers}, {state})"
 
     def fit(self, loader: Iterable[Any], *, progress: bool = True) -> Guard:
         """Learn the training set's embeddings and features in one streaming pass, in O(ΣM²) memory.
@@ -297,34 +218,22 @@ class Guard(nn.Module):
         known = relation(detector.model_fingerprint, self.model)
         if check_model and known == "rounded":
             raise refuse_rounded(path)
-        self._check_head_of(detector, path)
+        self.head_name = self.name_of_head(detector, path)
         if check_model and known == "other":
             raise refuse_changed(path)
-        check_layer_names(self._plain, detector.layer_names)
+        check_layer_names(self.plain_model, detector.layer_names)
         self._weights.keep(self.model, detector.model_fingerprint if known == "same" else None)
         self.detector, self._is_loaded, self.found_head = detector, True, None
         self.embedding_scale, self.task = detector.embedding_scale, detector.task
         self._wanted, self.found_layers = detector.layer_names or "last", None
         return self
 
-    def _check_head_of(self, detector: Detector, path: str | os.PathLike[str]) -> None:
-        """Learn the name of the head that a detector was fitted for, where its weights alone tell."""
-        if self._given is not None:
-            check_same_head(detector, self._given.affine)
-            return
-        names = [self.head_name] if self.head_name else [name for name, _ in self._plain.named_modules()]
-        matches = matching_layers(self._plain, names, detector.head_digest)
-        if not matches and not detector.head_notes:
-            raise ValueError(
-                f"{path} was fitted for another last layer: one of {detector.n_features} features and "
-                f"{detector.n_classes} classes with digest {detector.head_digest[:12]}, which none of this model's "
-                f"linear layers {[self.head_name] if self.head_name else list(linear_layers(self._plain))} is"
-            )
-        if len(matches) > 1:
-            raise ValueError(
-                f"{path} fits more than one layer of this model: say which, pnml.guard(model, head=...), of {matches}"
-            )
-        self.head_name = matches[0] if matches else self.head_name
+    def find_head(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LastLayer:
+        """Find the head by running the model; a detector that was loaded has to be for this one."""
+        found = super().find_head(args, kwargs)
+        if self._is_loaded:
+            check_same_head(self.fitted(), found.affine)
+        return found
 
     def empty_detector(self) -> Detector:
         """Return a detector of the model's last layer that is not fitted."""
@@ -372,77 +281,3 @@ class Guard(nn.Module):
                     consume(args, kwargs)
                 except ValueError as error:
                     raise ValueError(f"batch {number} of the loader: {error}") from error
-
-    def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Find the head, or check it if it is named, and the layers unless they are known, by running the model."""
-        self._find_head(args, kwargs)
-        self._find_layers(args, kwargs)
-
-    def _find_head(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LastLayer:
-        if self._given is not None:
-            found = self._given.check(args, kwargs, self._logits)
-        else:
-            found = find_head(self._plain, args, kwargs, named=self.head_name, task=self.task, logits=self._logits)
-        if self._is_loaded:
-            check_same_head(self.fitted(), found.affine)
-        self.found_head, self.head_name = found, found.name
-        if found.warning is not None and found.warning != self._told:
-            warnings.warn(found.warning, HeadWarning, stacklevel=5)
-            self._told = found.warning
-        return found
-
-    def _find_layers(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Layer, ...]:
-        if self.found_layers is None:
-            assert self.found_head is not None  # noqa: S101 - found before
-            wanted, obstacle = self._wanted, self.found_head.obstacle_to_layers
-            if obstacle is not None and not self.may_fall_back:
-                raise LayersNotFoundError(f"layers={list(wanted)} cannot be watched: {obstacle}. Take layers='last'")
-            if obstacle is not None and wanted == "auto":
-                warn_of_fallback(obstacle)
-            if obstacle is not None or self._given is not None or self.embedding_scale != "auto":
-                wanted = "last"
-            self.found_layers = choose_layers(self._plain, args, kwargs, head=self.found_head.name, wanted=wanted)
-        return self.found_layers
-
-    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outputs:
-        """Run the model; return its logits, the embeddings that entered its head, and the features of its layers."""
-        head = self.found_head or self._find_head(args, kwargs)
-        if self._given is not None:
-            return Outputs(*self._given.run(args, kwargs), [])
-        layers, module = self._find_layers(args, kwargs), self._plain.get_submodule(head.name)
-        with record_calls(module) as calls, record_layers(self._plain, layers, kwargs, args) as pooled:
-            answer = self._logits(eager(self._plain)(*args, **kwargs))
-        mask = token_mask(self._plain, args, kwargs)
-        embeddings, logits, places = head.read(module, calls, answer, mask)
-        counts = None if places is None or mask is None or mask.shape != places else mask.flatten().bool()
-        features = [x for x in pooled if x is not None and x.shape[0] == embeddings.shape[0]]
-        if len(features) < len(layers):
-            bad = [str(n) for n, x in zip(layers, pooled, strict=True) if x is None or len(x) != len(embeddings)]
-            raise LayersNotFoundError(
-                f"layers {bad} did not put out one entry per sample in a forward pass, as they did in the first one: "
-                "name others, pnml.guard(model, layers=[...]), or take layers='last'"
-            )
-        return Outputs(logits, embeddings, features, places, counts)
-
-    @contextmanager
-    def eval_no_grad(self) -> Iterator[None]:
-        """Put every module into eval mode and record no gradients; restore every module's mode on leaving."""
-        training = _training_modules(self.model)
-        try:
-            for module in training:
-                module.training = False
-            with torch.no_grad():
-                yield
-        finally:
-            for module in training:
-                module.training = True
-
-
-def _training_modules(model: nn.Module) -> list[nn.Module]:
-    """Return the modules in training mode; a plain loop, because ``model.modules()`` takes ten times as long."""
-    found, modules = [], [model]
-    for module in modules:  # which grows on the way
-        if module.training:
-            found.append(module)
-        modules.extend(child for child in module._modules.values() if child is not None)  # noqa: SLF001
-    return found

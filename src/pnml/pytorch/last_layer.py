@@ -95,6 +95,11 @@ class LastLayer:
         return None
 
     @property
+    def reads_mask(self) -> bool:
+        """Whether it matters which tokens count."""
+        return self.ending.reading in {"masked mean", "every"}
+
+    @property
     def obstacle_to_layers(self) -> str | None:
         """Why earlier layers have no row for every embedding; None where they have."""
         if self.ending.reading == "every":
@@ -122,8 +127,8 @@ class LastLayer:
             x, z = x.transpose(0, 1), z.transpose(0, 1)
         if self.ending.reading == "place":
             taken, distance = self.ending.places_taken(z, answer.reshape(len(answer), -1))
-            if not torch.compiler.is_compiling() and bool((distance > 0).any()):
-                raise ValueError(f"the output of the head {self.name!r} at no place is what the model returned")
+            self._check_taken(distance, answer)
+            x = x.masked_fill(distance.isnan()[:, None, None], torch.nan)  # no answer, so no place to take
         if self.ending.reading == "masked mean" and mask is None:
             raise ValueError(f"the head {self.name!r} was fitted with a mask of tokens: pass one again")
         x, logits = self.ending.take(x, taken, mask), self.ending.logits(self.ending.take(z, taken, mask))
@@ -135,6 +140,14 @@ class LastLayer:
         if self.ending.reading == "every":
             places = (shape[0], *shape[2:]) if is_convolution(module) else shape[:-1]
         return Rows(x, logits, places)
+
+    def _check_taken(self, distance: Tensor, answer: Tensor) -> None:
+        """Raise ``ValueError`` if a sample's answer is that of no place, but for rounding."""
+        if torch.compiler.is_compiling() or not len(answer):
+            return
+        slack = 64 * torch.finfo(answer.dtype).eps * max(1.0, float(answer.nan_to_num(0, 0, 0).abs().max()))
+        if bool((distance > slack).any()):
+            raise ValueError(f"the output of the head {self.name!r} at no place is what the model returned")
 
     def _call(self, calls: Sequence[Call], answer: Tensor) -> Call:
         calls = [call for call in calls if call.output.ndim == self.rank]

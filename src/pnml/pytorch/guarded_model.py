@@ -1,0 +1,227 @@
+"""A classifier whose last layer and earlier layers are found, and read in every forward pass."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from pnml.pytorch.finding import TASKS, find_head
+from pnml.pytorch.given import GivenHead
+from pnml.pytorch.head import HeadWarning, eager, linear_layers, logits_of, record_calls, unwrapped
+from pnml.pytorch.last_layer import LastLayer, check_same_head, matching_layers
+from pnml.pytorch.layers import LayersNotFoundError, check_layer_names, choose_layers, record_layers, warn_of_fallback
+from pnml.pytorch.pooling import token_mask
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pnml.core.detector import Detector, Task
+    from pnml.core.scaling import EmbeddingScale
+    from pnml.pytorch.affine import Affine
+    from pnml.pytorch.layers import Layer
+
+
+class Outputs(NamedTuple):
+    """What a forward pass of a guarded model gave.
+
+    Attributes:
+        logits: shape (n, C).
+        embeddings: what entered the head, shape (n, M).
+        features: of earlier layers, shape (n, features of that layer) each.
+        places: the shape of the answers where every token or pixel has one, (samples, T) or (samples, H, W), whose
+            product is n; None where every sample has one.
+        counts: which of these n count, (n,), where a mask of tokens says so; None where all do.
+    """
+
+    logits: Tensor
+    embeddings: Tensor
+    features: list[Tensor]
+    places: tuple[int, ...] | None = None
+    counts: Tensor | None = None
+
+    def counting(self) -> Outputs:
+        """Return what is to be learnt from: padding is left out."""
+        if self.counts is None:
+            return self
+        return Outputs(self.logits[self.counts], self.embeddings[self.counts], [])
+
+
+class GuardedModel(nn.Module):
+    """A classifier, its head and its layers; :class:`~pnml.Guard` adds the detector, and explains the arguments."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        head: str | tuple[Tensor, Tensor | None] | None = None,
+        layers: str | Sequence[str] = "auto",
+        embedding_scale: EmbeddingScale = "auto",
+        task: Task = "multiclass",
+        embed: Callable[..., Tensor] | None = None,
+        logits: Callable[[Any], Tensor] = logits_of,
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.embedding_scale: EmbeddingScale = embedding_scale
+        self.task: Task = task
+        self.head_name = head if isinstance(head, str) else None
+        self.found_head: LastLayer | None = None
+        self.found_layers: tuple[Layer, ...] | None = None
+        self._wanted: str | tuple[str, ...] = layers if isinstance(layers, str) else tuple(layers) or "last"
+        self._logits, self._told = logits, ""
+        if task not in TASKS:
+            raise ValueError(f"task must be one of {TASKS}, got {task!r}")
+        is_given = embed is not None or isinstance(head, tuple)
+        self._given = GivenHead(self.plain_model, head, embed, task) if is_given else None
+        if self.head_name is not None and self.head_name not in dict(self.plain_model.named_modules()):
+            linear = list(linear_layers(self.plain_model))
+            raise ValueError(f"head {head!r} is no module of the model; its linear layers are {linear}")
+        if isinstance(self._wanted, tuple):
+            check_layer_names(self.plain_model, self._wanted)
+            if embedding_scale != "auto":
+                raise ValueError(f'layers={list(layers)} need embedding_scale="auto", got {embedding_scale!r}')
+            if is_given:
+                raise ValueError(f"layers={list(layers)} cannot be watched along with embed=: leave one of them out")
+        elif self._wanted not in {"auto", "last"}:
+            raise ValueError(f'layers must be "auto", "last" or a list of names of modules, got {layers!r}')
+
+    @property
+    def plain_model(self) -> nn.Module:
+        """The model itself, out of its wrappers."""
+        return unwrapped(self.model)
+
+    @property
+    def head(self) -> Affine:
+        """The model's last layer: from embeddings to logits, by its weight and its bias."""
+        if self._given is not None:
+            return self._given.affine
+        if self.found_head is not None:
+            return self.found_head.affine
+        raise ValueError("the head is not known yet: call fit(train_loader) first")
+
+    @property
+    def described_head(self) -> str:
+        """The head in words: its name, and what is particular about it."""
+        if self._given is not None:
+            return "head given by embed"
+        notes = () if self.found_head is None else self.found_head.notes
+        return f"head {self.head_name or 'auto'}" + (f" ({', '.join(notes)})" if notes else "")
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """The names of the earlier layers that are watched; before the first batch only those that you named."""
+        if self.found_layers is None:
+            return self._wanted if isinstance(self._wanted, tuple) else ()
+        return tuple(str(layer) for layer in self.found_layers)
+
+    @property
+    def may_fall_back(self) -> bool:
+        """Whether layers that cannot be watched are left out with a warning: nobody named them."""
+        return isinstance(self._wanted, str)
+
+    def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Find the head, or check it if it is named, and the layers unless they are known, by running the model."""
+        self._known_head(args, kwargs, anew=True)
+        self._known_layers(args, kwargs)
+
+    def find_head(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LastLayer:
+        """Find the head, or check it if it is named or given, by running the model."""
+        if self._given is not None:
+            return self._given.check(args, kwargs, self._logits)
+        return find_head(self.plain_model, args, kwargs, named=self.head_name, task=self.task, logits=self._logits)
+
+    def _known_head(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, anew: bool = False) -> LastLayer:
+        if self.found_head is None or anew:
+            self.found_head = self.find_head(args, kwargs)
+            self.head_name, told = self.found_head.name, self.found_head.warning
+            if told is not None and told != self._told:
+                warnings.warn(told, HeadWarning, stacklevel=6)
+                self._told = told
+        return self.found_head
+
+    def _known_layers(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Layer, ...]:
+        if self.found_layers is None:
+            head, wanted = self._known_head(args, kwargs), self._wanted
+            if head.obstacle_to_layers is not None:
+                if not self.may_fall_back:
+                    raise LayersNotFoundError(f"layers={list(wanted)}: {head.obstacle_to_layers}. Take layers='last'")
+                if wanted == "auto":
+                    warn_of_fallback(head.obstacle_to_layers)
+                wanted = "last"
+            if self._given is not None or self.embedding_scale != "auto":
+                wanted = "last"
+            self.found_layers = choose_layers(self.plain_model, args, kwargs, head=head.name, wanted=wanted)
+        return self.found_layers
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outputs:
+        """Run the model; return its logits, the embeddings that entered its head, and the features of its layers."""
+        head = self._known_head(args, kwargs)
+        if self._given is not None:
+            return Outputs(*self._given.run(args, kwargs), [])
+        model, layers = self.plain_model, self._known_layers(args, kwargs)
+        module = model.get_submodule(head.name)
+        with record_calls(module) as calls, record_layers(model, layers, kwargs, args) as pooled:
+            answer = self._logits(eager(model)(*args, **kwargs))
+        mask = token_mask(model, args, kwargs) if head.reads_mask else None
+        embeddings, logits, places = head.read(module, calls, answer, mask)
+        counts = None if mask is None or mask.shape != places else mask.flatten().bool()
+        return Outputs(logits, embeddings, _features(layers, pooled, len(embeddings)), places, counts)
+
+    def name_of_head(self, detector: Detector, path: str | os.PathLike[str]) -> str | None:
+        """Return the name of the head that a detector was fitted for, where its weights alone tell."""
+        if self._given is not None:
+            check_same_head(detector, self._given.affine)
+            return None
+        names = [self.head_name] if self.head_name else [name for name, _ in self.plain_model.named_modules()]
+        matches = matching_layers(self.plain_model, names, detector.head_digest)
+        if not matches and not detector.head_notes:
+            raise ValueError(
+                f"{path} was fitted for another last layer: one of {detector.n_features} features and "
+                f"{detector.n_classes} classes with digest {detector.head_digest[:12]}, which none of this model's "
+                f"linear layers {[self.head_name] if self.head_name else list(linear_layers(self.plain_model))} is"
+            )
+        if len(matches) > 1:
+            raise ValueError(
+                f"{path} fits more than one layer of this model: say which, pnml.guard(model, head=...), of {matches}"
+            )
+        return matches[0] if matches else self.head_name
+
+    @contextmanager
+    def eval_no_grad(self) -> Iterator[None]:
+        """Put every module into eval mode and record no gradients; restore every module's mode on leaving."""
+        training = _training_modules(self.model)
+        try:
+            for module in training:
+                module.training = False
+            with torch.no_grad():
+                yield
+        finally:
+            for module in training:
+                module.training = True
+
+
+def _features(layers: Sequence[Layer], pooled: Sequence[Tensor | None], count: int) -> list[Tensor]:
+    """Return the pooled outputs of layers; raise :class:`LayersNotFoundError` where one has no row per sample."""
+    features = [x for x in pooled if x is not None and x.shape[0] == count]
+    if len(features) < len(layers):
+        bad = [str(name) for name, x in zip(layers, pooled, strict=True) if x is None or x.shape[0] != count]
+        raise LayersNotFoundError(
+            f"layers {bad} did not put out one entry per sample in a forward pass, as they did in the first one: "
+            "name others, pnml.guard(model, layers=[...]), or take layers='last'"
+        )
+    return features
+
+
+def _training_modules(model: nn.Module) -> list[nn.Module]:
+    """Return the modules in training mode; a plain loop, because ``model.modules()`` takes ten times as long."""
+    found, modules = [], [model]
+    for module in modules:  # which grows on the way
+        if module.training:
+            found.append(module)
+        modules.extend(child for child in module._modules.values() if child is not None)  # noqa: SLF001
+    return found
