@@ -48,6 +48,7 @@ def searched(model: Any, *, refit: bool = True) -> Any:
         LogisticRegressionCV(Cs=[0.1, 1.0], cv=2, max_iter=1000),
         SGDClassifier(loss="log_loss", random_state=0),
         LinearDiscriminantAnalysis(),
+        make_pipeline(LogisticRegression(max_iter=1000)),
         searched(LogisticRegression(max_iter=1000)),
     ],
     ids=lambda model: type(model).__name__,
@@ -120,6 +121,15 @@ def test_sparsified_coefficients_are_the_same_coefficients() -> None:
 def test_models_without_a_last_layer_or_probabilities_are_refused(estimator: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         PNMLClassifier(estimator).fit(*iris())
+
+
+def test_a_last_layer_with_other_rows_than_classes_is_refused() -> None:
+    X, y = iris()
+    model = LogisticRegression().fit(X, y)
+    model.coef_ = np.repeat(model.coef_, 2, axis=0)  # as models of pairs of classes have
+    model.intercept_ = np.repeat(model.intercept_, 2)
+    with pytest.raises(ValueError, match="last layer of LogisticRegression has 6 rows: expected one per class, 3"):
+        PNMLClassifier(model).fit(X)
 
 
 ACTIVATIONS: dict[str, Any] = {

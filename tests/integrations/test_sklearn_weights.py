@@ -21,7 +21,7 @@ from pnml.integrations.sklearn.weights import weighted_quantile
 
 from .rows import iris, regret_anew
 
-EXACT = LogisticRegression(tol=1e-12, max_iter=10_000)
+EXACT = LogisticRegression(solver="newton-cholesky", tol=1e-9)
 PERCEPTRON = MLPClassifier((3,), solver="lbfgs", tol=0.1, random_state=0).fit(*iris())
 WEIGHTS = np.random.default_rng(0).integers(0, 4, size=150)
 FRESH = np.random.default_rng(1).normal(scale=2, size=(30, 4))
@@ -69,7 +69,7 @@ def test_weighted_quantiles_equal_those_of_repeated_values() -> None:
 
 def test_weights_reach_a_pipeline_with_metadata_routing() -> None:
     X, y = iris()
-    model = LogisticRegression(tol=1e-12, max_iter=10_000)
+    model = LogisticRegression(solver="newton-cholesky", tol=1e-9)
     expected = PNMLClassifier(make_pipeline(StandardScaler(), model)).fit(X, y, sample_weight=WEIGHTS).regret(FRESH)
     with sklearn.config_context(enable_metadata_routing=True):
         scaler = StandardScaler().set_fit_request(sample_weight=False)
