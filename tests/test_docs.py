@@ -52,11 +52,16 @@ def python_blocks(text: str) -> list[Block]:
 
 
 def run_blocks(text: str, filename: str, before: str = "") -> dict[str, Any]:
-    """Run the blocks after ``before`` in one namespace, with the page's own line numbers in tracebacks."""
+    """Run the blocks after ``before`` in one namespace, with the page's own line numbers in tracebacks.
+
+    A block that starts with the comment ``# name.py`` is also written to that file, for later blocks to import.
+    """
     namespace: dict[str, Any] = {"__name__": "__main__"}
     exec(before, namespace)  # noqa: S102
     for block in python_blocks(text):
         if block.reason_not_to_run is None:
+            if name := re.match(r"# (\w+\.py)\n", block.code):
+                Path(name[1]).write_text(block.code, encoding="utf-8")
             padded = "\n" * (block.line - 1) + block.code
             exec(compile(padded, filename, "exec"), namespace)  # noqa: S102  # the project's own documents
     return namespace
@@ -65,6 +70,7 @@ def run_blocks(text: str, filename: str, before: str = "") -> dict[str, Any]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     before = A_MODEL_AND_LOADERS if page.name == "README.md" else ""
     run_blocks(page.read_text(encoding="utf-8"), str(page), before)
 
