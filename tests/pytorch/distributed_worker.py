@@ -72,7 +72,7 @@ def main(folder: Path) -> None:
     train, held_out, fresh = rows(96).double(), rows(96, seed=1).double(), rows(30, seed=2).double()
     for how in SHARES:
         guard = pnml.guard(mlp().double()).fit(shares(train, how, rank), progress=how == "even")
-        guard.calibrate(shares(held_out, how, rank), progress=False)
+        guard.calibrate(shares(held_out, how, rank), by="prediction", false_alarm_rate=0.2, progress=False)
         guard.save(folder / f"{how}-{rank}.safetensors")
         np.savez(folder / f"{how}-{rank}.npz", **guard(fresh).to_table())
     mine = rows(MANY).double()[rank::2]
