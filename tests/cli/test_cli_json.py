@@ -41,6 +41,13 @@ def documented_keys(command: str) -> set[str]:
     return set(re.findall(r"`(\w+)`", re.sub(r"\([^)]*\)", "", row)))
 
 
+def documented_inner_keys(command: str, key: str) -> set[str]:
+    """Return the keys that the guide lists in parentheses behind a key."""
+    text = GUIDE.read_text(encoding="utf-8")
+    (inner,) = re.findall(rf"^\| `{command}` \|.*`{key}` \(([^)]*)\)", text, re.MULTILINE)
+    return set(re.findall(r"`(\w+)`", inner))
+
+
 def test_fit(files: Files) -> None:
     out = files / "d.safetensors"
     found = facts_of("fit", "--embeddings", files / "train.npy", "--head", files / "head.npz", "--out", out)
@@ -64,6 +71,7 @@ def test_calibrate_score_and_inspect(files: Files) -> None:
     assert set(calibrated) == documented_keys("calibrate") | {"warnings"}
     regrets = np.sort(Detector.load(path)(files.held).to_table()["regret"])
     threshold = calibrated["threshold"]
+    assert set(threshold) == documented_inner_keys("calibrate", "threshold")
     assert threshold["value"] == pytest.approx(regrets[89], rel=1e-6)  # ⌈100 · 0.9⌉ = 90th of 99
     assert (threshold["samples"], threshold["false_alarm_rate"], threshold["source"]) == (99, 0.1, "held-out")
     assert 0 < threshold["interval"][0] < 0.1 < threshold["interval"][1] < 1
@@ -71,6 +79,7 @@ def test_calibrate_score_and_inspect(files: Files) -> None:
     found = facts_of("score", path, "--embeddings", files / "new.npy", "--out", out)
     assert set(found) == documented_keys("score") | {"warnings"}
     table = table_of(out)
+    assert set(found["regret"]) == documented_inner_keys("score", "regret")
     assert found["out"] == str(out)
     assert found["rows"] == len(table["regret"]) == 100
     assert found["flagged"] == sum(table["is_ood"])

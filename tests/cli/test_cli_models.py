@@ -78,6 +78,7 @@ number = 3
 @pytest.fixture
 def transformed(folder: Path) -> Path:
     (folder / "made_with_transform.py").write_text(TRANSFORMED)
+    (folder / "made_wrong.py").write_text("def create(:")
     return folder
 
 
@@ -110,6 +111,8 @@ BAD_MODELS = [
     ("made_with_transform", "names no factory: expected package.module:factory"),
     ("nowhere_to_be_found:create", "No module named 'nowhere_to_be_found'. Install the package, or run in the folder"),
     ("made_with_transform:nothing", "has no function 'nothing'"),
+    ("made_with_transform.py:with_transform", "Leave .py out: --model made_with_transform:with_transform"),
+    ("made_wrong:create", "importing made_wrong failed with SyntaxError: "),
     ("made_with_transform:number", "has no function 'number'"),
     ("made_with_transform:no_model", "returned int: expected an nn.Module, or an (nn.Module, transform) pair"),
     ("made_with_transform:breaks", "failed with KeyError: 'no such layer'"),

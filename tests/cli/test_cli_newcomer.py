@@ -82,3 +82,12 @@ def test_a_terminal_without_block_characters_gets_all_lines(files: Files) -> Non
     assert (done.returncode, done.stderr) == (0, "")
     assert "threshold" in done.stdout
     assert done.stdout.splitlines()[-1].split() == ["1", "8"]
+
+
+@pytest.mark.slow
+def test_a_table_on_standard_output_keeps_its_ids_whatever_the_terminal_shows(files: Files) -> None:
+    np.savez(files / "new.npz", embedding=files.new[:2], id=np.array(["é", "ö"]))
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    words = [sys.executable, "-m", "pnml", "score", "detector.safetensors", "--embeddings", "new.npz", "--out", "-"]
+    done = subprocess.run(words, env=environment, capture_output=True, check=True)
+    assert [line.split(",")[0] for line in done.stdout.decode("utf-8").splitlines()] == ["id", "é", "ö"]

@@ -1,5 +1,6 @@
 """``pnml score``: prediction, regret, p-value and decision for every sample of a file."""
 
+import io
 import os
 import sys
 from pathlib import Path
@@ -112,6 +113,8 @@ def _limits(threshold: Threshold) -> float | list[float]:
 
 def _score_to_stdout(samples: Samples, detector: Detector, *, by_layer: bool) -> Summary:
     """Write the table as CSV on standard output; end in silence when nobody reads on, as after ``| head``."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="strict")  # as files are, whatever the terminal shows
     try:
         summary = local.score_to_stream(samples, detector, sys.stdout, by_layer=by_layer)
         sys.stdout.flush()

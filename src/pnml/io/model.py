@@ -58,8 +58,13 @@ def _call_factory(spec: str) -> Any:
         try:
             module = import_module(module_name)
         except ImportError as error:
+            fix = "Install the package, or run in the folder of the module"
+            if module_name.endswith(".py"):
+                fix = f"Leave .py out: --model {module_name.removesuffix('.py').replace('/', '.')}:{factory_name}"
+            raise ValueError(f"--model {spec!r}: {error}. {fix}") from error
+        except Exception as error:
             raise ValueError(
-                f"--model {spec!r}: {error}. Install the package, or run in the folder of the module"
+                f"--model {spec!r}: importing {module_name} failed with {type(error).__name__}: {error}"
             ) from error
         factory = getattr(module, factory_name, None)
         if not callable(factory):
