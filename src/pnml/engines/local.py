@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from pnml.backend.files import atomic_path
-from pnml.backend.progress import track
 from pnml.core.calibration_scores import CalibrationScores
 from pnml.core.correlation import Correlation
 from pnml.core.detector import Detector
 from pnml.core.rows import check_scored
 from pnml.engines.ranges import local_ranges
+from pnml.engines.reading import read_chunks
 from pnml.engines.summary import Summary
-from pnml.io.fingerprint import fingerprint_detector
+from pnml.io.fingerprint import fingerprint_detector, join_digests
 from pnml.io.preparation_record import check_preparation
-from pnml.io.scores import ScoreTable, score_writer, write_csv
+from pnml.io.scores import ScoreTable, score_writer
 from pnml.io.source import locate_errors
 from pnml.io.store import Part, PartStore
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pnml.core.calibration import By, Threshold
     from pnml.engines.ranges import Range
-    from pnml.io.source import Chunk, Samples
+    from pnml.io.source import Samples
     from pnml.io.store import Columns
     from pnml.pytorch.guard import Guard
 
@@ -77,7 +77,7 @@ def calibrate(
     check_preparation(detector.preparation, samples.preparation_record)
     parts: list[CalibrationScores] = []
     skipped: list[str] = []
-    for chunk in _read(samples, [(0, samples.count)], "calibrate", progress=progress):
+    for chunk in read_chunks(samples, [(0, samples.count)], "calibrate", progress=progress):
         skipped += chunk.skipped
         if len(chunk.ids):
             with locate_errors(chunk, samples.path, samples.layer_names):
@@ -101,6 +101,9 @@ def score(
 ) -> Summary:
     """Score all samples into one file; a run of the same arguments that was killed is resumed.
 
+    If the input changed meanwhile, because a row was repaired, rows before it keep their scores, and so do all others
+    whose content and places are as they were.
+
     Args:
         samples: the samples to score.
         detector: a fitted detector.
@@ -113,7 +116,9 @@ def score(
     write = score_writer(out)
     ranges, folder = local_ranges(samples), out.with_name(f"{out.name}.parts")
     store = PartStore(folder, "npz")
-    store.begin(manifest(samples, detector, ranges, by_layer=by_layer), restart=restart)
+    work = manifest(samples, detector, ranges, by_layer=by_layer)
+    if store.begin(work, restart=restart, digest=samples.digest):
+        _LOG.info("%s changed since the earlier run: rows that are as they were keep their scores", samples.path)
     summary = score_rows(samples, ranges, detector, store, by_layer=by_layer, progress=progress)
     check_decoded(samples, summary.skipped)
     joined = folder / out.name
@@ -125,35 +130,11 @@ def score(
     return summary
 
 
-def score_to_stream(
-    samples: Samples, detector: Detector, file: TextIO, *, by_layer: bool = False, progress: bool = True
-) -> Summary:
-    """Score all samples as CSV into an open file, a chunk at a time; what was written stays if an error follows."""
-    check_preparation(detector.preparation, samples.preparation_record)
-    table, summary = ScoreTable.of(detector, by_layer=by_layer), Summary()
-
-    def tables() -> Iterator[Columns]:
-        nonlocal summary
-        for chunk in _read(samples, [(0, samples.count)], "score", progress=progress):
-            columns = table.empty(chunk.ids)
-            if len(chunk.ids):
-                with locate_errors(chunk, samples.path, samples.layer_names):
-                    result = detector(chunk.embeddings, features=chunk.features, logits=chunk.logits)
-                    check_scored(result.regret, chunk.embeddings, chunk.features)
-                columns = table.columns(chunk.ids, result)
-            summary += Summary.of(Part(columns, list(chunk.skipped)))
-            yield columns
-
-    write_csv(file, tables())
-    check_decoded(samples, summary.skipped)
-    return summary
-
-
 def sum_rows(samples: Samples, start: int, stop: int, head: Detector | Guard, *, progress: bool = False) -> Sums:
     """Sum the statistic of the rows from ``start`` to before ``stop``, for the last layer and scale of ``head``."""
     detector: Detector | None = None
     skipped: list[str] = []
-    for chunk in _read(samples, [(start, stop)], "fit", progress=progress):
+    for chunk in read_chunks(samples, [(start, stop)], "fit", progress=progress):
         skipped += chunk.skipped
         if len(chunk.ids):
             if detector is None:  # a guard knows its last layer after the first batch of images
@@ -185,8 +166,10 @@ def score_rows(
     table = ScoreTable.of(detector, by_layer=by_layer)
     tables: list[Columns] = []
     skipped: list[str] = []
-    for chunk in _read(samples, missing, "score", progress=progress):
+    digests: list[bytes] = []
+    for chunk in read_chunks(samples, missing, "score", progress=progress):
         skipped += chunk.skipped
+        digests.append(chunk.digest())
         if len(chunk.ids):
             with locate_errors(chunk, samples.path, samples.layer_names):
                 result = detector(chunk.embeddings, features=chunk.features, logits=chunk.logits)
@@ -195,10 +178,11 @@ def score_rows(
         if chunk.stop in starts:
             rows = starts[chunk.stop], chunk.stop
             tables = tables or [table.empty(chunk.ids)]
-            part = Part({name: np.concatenate([columns[name] for columns in tables]) for name in tables[0]}, skipped)
+            joined = {name: np.concatenate([columns[name] for columns in tables]) for name in tables[0]}
+            part = Part(joined, skipped, join_digests(digests))
             store.write(*rows, part)
             summaries[rows] = Summary.of(part)
-            tables, skipped = [], []
+            tables, skipped, digests = [], [], []
     return sum((summaries[rows] for rows in ranges), Summary())
 
 
@@ -232,27 +216,6 @@ def check_decoded(samples: Samples, skipped: Sequence[str]) -> None:
     """Raise ``ValueError`` when every image was skipped."""
     if len(skipped) == samples.count:
         raise ValueError(f"none of the {samples.count:,} images of {samples.path} decodes")
-
-
-def _read(samples: Samples, ranges: Sequence[Range], what: str, *, progress: bool) -> Iterator[Chunk]:
-    """Yield the chunks of ranges, under a progress bar."""
-    total = sum(-(-(stop - start) // samples.chunk_rows) for start, stop in ranges)
-    return track(_chunks(samples, ranges), what, shown=progress and total > 0, total=total)
-
-
-def _chunks(samples: Samples, ranges: Sequence[Range]) -> Iterator[Chunk]:
-    """Yield the chunks of ranges; where one range ends at the start of the next, reading goes on."""
-    chunks: Iterator[Chunk] = iter(())
-    position = -1
-    for start, stop in ranges:
-        if start != position:
-            chunks, position = samples.chunks(start), start
-        while position < stop:
-            chunk = next(chunks, None)
-            position = stop + 1 if chunk is None else chunk.stop
-            if chunk is None or position > stop:
-                raise ValueError(f"rows {start} to {stop} of {samples.path} changed while they were read: run again")
-            yield chunk
 
 
 def _stored_columns(store: PartStore, ranges: Sequence[Range]) -> Iterator[Columns]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pnml.io.decode import UndecodableError, read_image
+from pnml.io.fingerprint import digest_rows
 from pnml.io.source import Chunk, Samples
 
 if TYPE_CHECKING:
@@ -60,14 +62,15 @@ class EmbeddedImages(Samples):
             skipped = tuple(str(name) for name in np.delete(ids, kept))
             first, start = start, start + len(ids)
             batch = [image for image in images if image is not None]
+            digest = partial(digest_rows, ids, encoded)
             if batch:
                 found = self._run(self.preparation.batch(batch), first=first_batch)
                 if found.places is not None:
                     raise ValueError(f"the model has answers of shape {found.places}: expected one per image")
                 first_batch, features = False, tuple(found.features)
-                yield Chunk(start, first + kept, ids[kept], found.embeddings, found.logits, skipped, features)
+                yield Chunk(start, first + kept, ids[kept], found.embeddings, found.logits, skipped, features, digest)
             else:
-                yield Chunk(start, first + kept, ids[kept], np.empty((0, 0)), skipped=skipped)
+                yield Chunk(start, first + kept, ids[kept], np.empty((0, 0)), skipped=skipped, digest=digest)
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what identifies the images, their processing and the model."""

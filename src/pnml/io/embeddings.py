@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pnml.io.csv_files import open_csv
 from pnml.io.feature_columns import list_names
+from pnml.io.fingerprint import digest_rows
 from pnml.io.numpy_files import open_npy, open_npz
 from pnml.io.parquet_files import open_embeddings_parquet
 from pnml.io.pickles import refuse_pickle
@@ -67,7 +69,8 @@ class EmbeddingFile(Samples):
             positions = np.arange(start, start + len(rows))
             start += len(rows)
             embeddings, *features = np.split(rows, ends, axis=1)
-            yield Chunk(start, positions, ids, embeddings, features=tuple(features))
+            digest = partial(digest_rows, ids, rows)
+            yield Chunk(start, positions, ids, embeddings, features=tuple(features), digest=digest)
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what identifies the file."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from safetensors import safe_open
 
 from pnml.io.paths import PathOrUri, find_parquet_files
@@ -47,6 +48,35 @@ def fingerprint_detector(detector: Detector) -> str:
             for name in sorted(file.keys()):
                 digest.update(name.encode() + file.get_tensor(name).tobytes())
     return digest.hexdigest()
+
+
+def digest_rows(ids: Iterable[Any], rows: Any) -> bytes:
+    """Return a digest of consecutive rows of an input, by which a resumed run finds those that are as they were.
+
+    Args:
+        ids: of the rows.
+        rows: a matrix; or encoded images, of which files go by their sizes and times.
+
+    >>> import numpy as np
+    >>> digest_rows([0, 1], np.eye(2)) == digest_rows([0, 1], np.eye(2)) != digest_rows([0, 1], -np.eye(2))
+    True
+    """
+    digest = hashlib.sha256("\0".join(map(str, ids)).encode(errors="surrogateescape"))
+    if isinstance(rows, np.ndarray):
+        digest.update(f"\0{rows.dtype.str}{rows.shape}".encode())
+        digest.update(np.ascontiguousarray(rows).data)
+        return digest.digest()
+    for row in rows:
+        if isinstance(row, Path):
+            digest.update(f"\0{row.stat().st_size} {row.stat().st_mtime_ns}".encode())
+        else:
+            digest.update(f"\0{len(row)} ".encode() + row)
+    return digest.digest()
+
+
+def join_digests(digests: Iterable[bytes]) -> str:
+    """Return one digest, as text, of several."""
+    return hashlib.sha256(b"".join(digests)).hexdigest()
 
 
 def _fingerprint_listing(path: PathOrUri, files: Iterable[tuple[str, int, int]]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pnml.backend.arrays import namespace, to_numpy
+from pnml.io.fingerprint import digest_rows, join_digests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -63,6 +64,7 @@ class Chunk:
         logits: the model's own logits, shape (n, C); None where no model ran.
         skipped: the ids of the images that do not decode.
         features: of earlier layers, one array of shape (n, features of that layer) for each.
+        digest: returns a digest of what was read; see :func:`~pnml.io.fingerprint.digest_rows`.
     """
 
     stop: int
@@ -72,6 +74,7 @@ class Chunk:
     logits: Array | None = None
     skipped: tuple[str, ...] = ()
     features: tuple[Array, ...] = ()
+    digest: Callable[[], bytes] = bytes
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,16 @@ class Samples(ABC):
     @abstractmethod
     def fingerprint(self) -> dict[str, Any]:
         """Return what identifies the input and its processing, to notice a change between two runs."""
+
+    def digest(self, start: int, stop: int) -> str:
+        """Return a digest of the rows from ``start`` to before ``stop``, which are read, but not embedded."""
+        digests: list[bytes] = []
+        for ids, rows in self.reader.read(start, self.chunk_rows):
+            digests.append(digest_rows(ids, rows))
+            start += len(ids)
+            if start >= stop:
+                break
+        return join_digests(digests)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from pnml.backend.extras import require
 from pnml.io.folders import open_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
@@ -24,17 +24,24 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _MANIFEST = "_manifest.json"  # readers of parquet folders ignore names that begin with an underscore
-_SKIPPED = "skipped"
+_SKIPPED, _DIGEST = "skipped", "digest"
 _DAMAGE = (ValueError, KeyError, TypeError, EOFError, struct.error, zipfile.BadZipFile, zlib.error)
 
 Columns = dict[str, "NDArray[Any]"]
 
 
 class Part(NamedTuple):
-    """The scores of a range of rows, and the ids of the images among them that do not decode."""
+    """The scores of a range of rows.
+
+    Attributes:
+        columns: the scores.
+        skipped: the ids of the images that do not decode.
+        digest: of the content of the rows, as :meth:`~pnml.io.source.Samples.digest` returns it.
+    """
 
     columns: Columns
     skipped: list[str]
+    digest: str = ""
 
 
 class PartStore:
@@ -51,10 +58,10 @@ class PartStore:
     >>> from pathlib import Path
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     store = PartStore(Path(folder) / "scores.csv.parts", "npz")
-    ...     store.begin({"input": "rows.npy"})
+    ...     _ = store.begin({"input": "rows.npy"})
     ...     store.write(0, 2, Part({"regret": np.array([0.1, 0.2])}, []))
     ...     store.read(0, 2), store.read(2, 4)
-    (Part(columns={'regret': array([0.1, 0.2])}, skipped=[]), None)
+    (Part(columns={'regret': array([0.1, 0.2])}, skipped=[], digest=''), None)
     """
 
     def __init__(self, path: PathOrUri, file_format: Literal["npz", "parquet"]) -> None:
@@ -63,13 +70,25 @@ class PartStore:
         self._suffix = f".{file_format}"
         self._encode, self._decode = _FORMATS[file_format]
 
-    def begin(self, manifest: dict[str, Any], *, restart: bool = False) -> None:
+    def begin(
+        self,
+        manifest: dict[str, Any],
+        *,
+        restart: bool = False,
+        digest: Callable[[int, int], str] | None = None,
+    ) -> bool:
         """Create the folder, or resume in one of the same manifest; raise ``ValueError`` for any other folder.
 
         Args:
             manifest: what is computed from what, JSON-able.
             restart: delete the parts of an earlier run, whatever its manifest.
+            digest: returns that of a range of the input's rows. Where nothing but the input changed, the parts of
+                ranges whose digests are the same are kept, and others deleted; without it, that raises, too.
+
+        Returns:
+            Whether a run is resumed whose input changed.
         """
+        is_changed = False
         names = self._folder.names()
         if _MANIFEST not in names:
             if any(not name.startswith(".") for name in names):
@@ -77,9 +96,18 @@ class PartStore:
         elif restart:
             self._delete(name for name in names if name.startswith("rows-"))
         else:
-            self._check_manifest(manifest)
-            return
+            changed = self._changes(manifest)
+            if not changed:
+                return False
+            is_changed = digest is not None and "input" in changed and {*changed} <= {"input", "ranges"}
+            if digest is None or not is_changed:
+                raise ValueError(
+                    f"{self.path} belongs to another run: the {' and the '.join(changed)} changed. Undo the change to "
+                    "resume, or start over with --restart"
+                )
+            self._delete(name for name in names if name.startswith("rows-") and not self._is_current(name, digest))
         self._folder.write(_MANIFEST, json.dumps(manifest, indent=1).encode())
+        return is_changed
 
     def write(self, start: int, stop: int, part: Part) -> None:
         """Write the part of the rows from ``start`` to before ``stop``."""
@@ -113,23 +141,25 @@ class PartStore:
     def _name(self, start: int, stop: int) -> str:
         return f"rows-{start:012d}-{stop:012d}{self._suffix}"
 
-    def _check_manifest(self, manifest: dict[str, Any]) -> None:
+    def _is_current(self, name: str, digest: Callable[[int, int], str]) -> bool:
+        """Return whether a part is of rows that are as they were."""
+        start, stop = (int(number) for number in name.removesuffix(self._suffix).split("-")[1:])
+        part = self.read(start, stop)
+        return part is not None and part.digest == digest(start, stop)
+
+    def _changes(self, manifest: dict[str, Any]) -> list[str]:
+        """Return the keys of the manifest whose values are not those of the folder's."""
         try:
             with self._folder.open(_MANIFEST) as file:
                 before = dict(json.loads(file.read()))
         except (ValueError, TypeError) as error:
             raise ValueError(f"{self.path} is damaged ({error}): start over with --restart") from error
-        changed = [key for key in {**before, **manifest} if before.get(key) != manifest.get(key)]
-        if changed:
-            raise ValueError(
-                f"{self.path} belongs to another run: the {' and the '.join(changed)} changed. Undo the change to "
-                "resume, or start over with --restart"
-            )
+        return [key for key in {**before, **manifest} if before.get(key) != manifest.get(key)]
 
 
 def _encode_npz(part: Part) -> bytes:
     file = BytesIO()
-    arrays = {**part.columns, _SKIPPED: np.asarray(part.skipped, dtype=np.str_)}
+    arrays = {**part.columns, _SKIPPED: np.asarray(part.skipped, dtype=np.str_), _DIGEST: np.asarray(part.digest)}
     np.savez(file, **arrays)  # type: ignore[arg-type] # its stubs take the columns for allow_pickle
     return file.getvalue()
 
@@ -137,14 +167,15 @@ def _encode_npz(part: Part) -> bytes:
 def _decode_npz(file: IO[bytes]) -> Part:
     with np.load(file, allow_pickle=False) as arrays:
         columns = {name: arrays[name] for name in arrays.files}
-    return Part(columns, columns.pop(_SKIPPED).tolist())
+    return Part(columns, columns.pop(_SKIPPED).tolist(), str(columns.pop(_DIGEST, "")))
 
 
 def _encode_parquet(part: Part) -> bytes:
     arrow = require("pyarrow", extra="parquet", what="writing parquet")
     parquet = require("pyarrow.parquet", extra="parquet", what="writing parquet")
     content = arrow.BufferOutputStream()
-    table = arrow.table(part.columns).replace_schema_metadata({_SKIPPED: json.dumps(part.skipped)})
+    metadata = {_SKIPPED: json.dumps(part.skipped), _DIGEST: part.digest}
+    table = arrow.table(part.columns).replace_schema_metadata(metadata)
     parquet.write_table(table, content)
     return bytes(content.getvalue())
 
@@ -154,7 +185,8 @@ def _decode_parquet(file: IO[bytes]) -> Part:
     with parquet.ParquetFile(file) as content:
         table = content.read()
     columns = {name: table.column(name).to_numpy() for name in table.column_names}
-    return Part(columns, json.loads(table.schema.metadata[_SKIPPED.encode()]))
+    metadata = table.schema.metadata
+    return Part(columns, json.loads(metadata[_SKIPPED.encode()]), metadata.get(_DIGEST.encode(), b"").decode())
 
 
 _FORMATS = {"npz": (_encode_npz, _decode_npz), "parquet": (_encode_parquet, _decode_parquet)}

@@ -1,0 +1,34 @@
+"""Read ranges of an input a chunk at a time, under a progress bar."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pnml.backend.progress import track
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pnml.engines.ranges import Range
+    from pnml.io.source import Chunk, Samples
+
+
+def read_chunks(samples: Samples, ranges: Sequence[Range], what: str, *, progress: bool) -> Iterator[Chunk]:
+    """Yield the chunks of ranges, under a progress bar."""
+    total = sum(-(-(stop - start) // samples.chunk_rows) for start, stop in ranges)
+    return track(_chunks(samples, ranges), what, shown=progress and total > 0, total=total)
+
+
+def _chunks(samples: Samples, ranges: Sequence[Range]) -> Iterator[Chunk]:
+    """Yield the chunks of ranges; where one range ends at the start of the next, reading goes on."""
+    chunks: Iterator[Chunk] = iter(())
+    position = -1
+    for start, stop in ranges:
+        if start != position:
+            chunks, position = samples.chunks(start), start
+        while position < stop:
+            chunk = next(chunks, None)
+            position = stop + 1 if chunk is None else chunk.stop
+            if chunk is None or position > stop:
+                raise ValueError(f"rows {start} to {stop} of {samples.path} changed while they were read: run again")
+            yield chunk
