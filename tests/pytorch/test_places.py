@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 import pnml
 from pnml.pytorch.export import GuardGraph
+from pnml.pytorch.head import HeadNotFoundError
 from pnml.pytorch.layers import LayersNotFoundError, LayersNotFoundWarning
 
 from .networks import CLASSES, FEATURES, images, seeded
@@ -108,6 +110,31 @@ def test_earlier_layers_are_left_out_with_a_warning_or_refused_where_they_are_na
     assert guard.layers == ()
     with pytest.raises(LayersNotFoundError, match=r"layers=\['body'\]: every token or pixel"):
         pnml.guard(model, layers=["body"]).fit([images(20)], progress=False)
+
+
+def test_resized_logits_are_guarded_by_resized_embeddings() -> None:
+    class Resized(Segmenter):
+        def forward(self, x: Tensor) -> Tensor:
+            return functional.interpolate(super().forward(x), scale_factor=2, mode="bilinear")
+
+    def embed(model: Any, x: Tensor) -> Tensor:
+        return functional.interpolate(model.body(x), scale_factor=2, mode="bilinear").permute(0, 2, 3, 1)
+
+    model = Resized().eval()
+    with pytest.raises(HeadNotFoundError, match="embed="):
+        pnml.guard(model).fit([images(20)], progress=False)
+    assert model.head.bias is not None
+    head = model.head.weight.detach().flatten(1), model.head.bias.detach()
+    guard = pnml.guard(model, head=head, embed=embed).fit([images(20)], progress=False)
+    result = guard(images(2, seed=1))
+    with torch.no_grad():
+        train, seen = (embed(model, x).reshape(-1, FEATURES) for x in (images(20), images(2, seed=1)))
+        logits = model(images(2, seed=1))
+    by_hand = pnml.Detector(*head).fit(train).score(seen).reshape(2, 16, 16)
+    torch.testing.assert_close(result.regret, by_hand, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(result.logits, logits.permute(0, 2, 3, 1), rtol=1e-4, atol=1e-5)
+    with pytest.raises(HeadNotFoundError, match=r"shape \(20, 8, 8, 5\), and the model gives \(20, 5, 16, 16\)"):
+        pnml.guard(model, head=head, embed=lambda model, x: model.body(x).permute(0, 2, 3, 1)).fit([images(20)])
 
 
 def test_a_graph_of_every_pixel_is_refused() -> None:

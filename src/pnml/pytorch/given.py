@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from pnml.pytorch.affine import Affine, own_affine
 from pnml.pytorch.endings import explain
 from pnml.pytorch.head import HeadNotFoundError, eager
-from pnml.pytorch.last_layer import LastLayer, with_zero_class
+from pnml.pytorch.last_layer import LastLayer, Rows, with_zero_class
 from pnml.pytorch.refusals import multilabel_refusal
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ class GivenHead:
     Args:
         model: the classifier, out of its wrappers.
         head: its last layer: the name of a linear layer, or weight (C, M) and bias (C,) or None.
-        embed: ``embed(model, *args, **kwargs)`` returns what enters the last layer, (n, M).
+        embed: ``embed(model, *args, **kwargs)`` returns what enters the last layer: (n, M), or (n, T, M) or
+            (n, H, W, M) where every token or pixel has an answer.
         task: "multiclass" or "multilabel".
     """
 
@@ -45,34 +47,42 @@ class GivenHead:
         self.one_logit = len(self._linear.weight) == 1 and task == "multiclass"
         self.affine = with_zero_class(self._linear) if self.one_logit or task == "multilabel" else self._linear
 
-    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, Tensor]:
-        """Return the logits (n, C) and the embeddings (n, M) of a batch."""
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Rows:
+        """Return the embeddings and the logits of a batch."""
         embeddings: Any = self.embed(self.model, *args, **kwargs)
         width = self._linear.weight.shape[1]
-        if not isinstance(embeddings, Tensor) or embeddings.ndim != 2 or embeddings.shape[1] != width:
+        if not isinstance(embeddings, Tensor) or embeddings.ndim < 2 or embeddings.shape[-1] != width:
             got = f"of shape {tuple(embeddings.shape)}" if isinstance(embeddings, Tensor) else type(embeddings).__name__
             raise ValueError(f"embed must return embeddings of shape (n, {width}), for the head's weight, got {got}")
+        places = tuple(embeddings.shape[:-1]) if embeddings.ndim > 2 else None
+        embeddings = embeddings.reshape(-1, width)
         weight, bias = (part.to(embeddings) for part in self._linear)
         logits = nn.functional.linear(embeddings, weight, bias)
         if self.one_logit:
             logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
-        return logits, embeddings
+        return Rows(embeddings, logits, places)
 
     def check(self, args: tuple[Any, ...], kwargs: dict[str, Any], logits: Callable[[Any], Tensor]) -> LastLayer:
         """Return the head; raise :class:`HeadNotFoundError` unless it gives what the model gives for a batch."""
         answer = logits(eager(self.model)(*args, **kwargs))
-        made = self.run(args, kwargs)[0][:, 1 if self.one_logit else 0 :]
-        answer = answer[:, None] if answer.ndim == 1 else answer
+        rows = self.run(args, kwargs)
+        made = rows.logits[:, 1 if self.one_logit else 0 :]
+        given = tuple(answer.shape)
+        if answer.ndim > 2 and answer.shape[1] == made.shape[1] and given[:-1] != rows.places:
+            answer = answer.movedim(1, -1)  # pixels: channels come first
+        answer = answer.reshape(-1, made.shape[1]) if answer.numel() == made.numel() else answer
         ending = next(explain(made[:, None], answer, None), None)
         if ending is None:
             off = f", {float((made - answer).abs().max()):.3g} apart" if made.shape == answer.shape else ""
+            shape = (*(rows.places or made.shape[:1]), made.shape[1])
             raise HeadNotFoundError(
-                f"head · embed(model, ...) + bias gives logits of shape {tuple(made.shape)}, and the model gives "
-                f"{tuple(answer.shape)}{off}: they must agree, but for a softmax. If the model returns something else, "
+                f"head · embed(model, ...) + bias gives logits of shape {shape}, and the model gives "
+                f"{given}{off}: they must agree, but for a softmax. If the model returns something else, "
                 "take its logits out of it, pnml.guard(..., logits=lambda output: output.scores)"
             )
         if ending.function == "sigmoid" and made.shape[1] > 1 and self.task == "multiclass":
             raise multilabel_refusal(made, "the sigmoid of these logits is what it returns")
+        ending = ending if rows.places is None else replace(ending, reading="every")
         return LastLayer("", self.affine, ending, one_logit=self.one_logit)
 
 

@@ -92,7 +92,8 @@ class Guard(GuardedModel):
         task: "multilabel" if every output is a label of its own, with one regret each; see
             :class:`~pnml.core.multilabel.MultiLabelDetector`.
         embed: ``embed(model, *args, **kwargs)`` returns what enters the last layer, (n, M), for models in which it is
-            not found; ``head`` has to be given then, and the embeddings alone are watched.
+            not found, or (n, T, M) or (n, H, W, M) where every token or pixel has an answer; ``head`` has to be given
+            then, and the embeddings alone are watched.
         logits: takes the logits out of what the model returns, where that is neither a tensor nor holds ``logits``.
 
     Attributes:

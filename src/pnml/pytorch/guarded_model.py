@@ -147,7 +147,7 @@ class GuardedModel(nn.Module):
     def _known_layers(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Layer, ...]:
         if self.found_layers is None:
             head, wanted = self._known_head(args, kwargs), self._wanted
-            if head.obstacle_to_layers is not None:
+            if head.obstacle_to_layers is not None and self._given is None:
                 if not self.may_fall_back:
                     raise LayersNotFoundError(f"layers={list(wanted)}: {head.obstacle_to_layers}. Take layers='last'")
                 if wanted == "auto":
@@ -162,7 +162,8 @@ class GuardedModel(nn.Module):
         """Run the model; return its logits, the embeddings that entered its head, and the features of its layers."""
         head = self._known_head(args, kwargs)
         if self._given is not None:
-            return Outputs(*self._given.run(args, kwargs), [])
+            embeddings, logits, places = self._given.run(args, kwargs)
+            return Outputs(logits, embeddings, [], places)
         model, layers = self.plain_model, self._known_layers(args, kwargs)
         module = model.get_submodule(head.name)
         with record_calls(module) as calls, record_layers(model, layers, kwargs, args) as pooled:
