@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import pnml
+from pnml.pytorch.export import GuardGraph
 from pnml.pytorch.head import HeadWarning
 from pnml.pytorch.layers import LayersNotFoundError, LayersNotFoundWarning
 
@@ -89,6 +90,19 @@ def test_a_sample_without_an_answer_is_flagged_where_one_token_is_taken() -> Non
     assert result.regret.isnan().tolist() == [False, False, True, False]
     assert result.is_ood is not None
     assert bool(result.is_ood[2])
+
+
+@pytest.mark.parametrize("name", ["softmax", "one logit, sigmoid", "temperature", "cosine", "recurrent, last step"])
+def test_a_graph_has_the_same_head(name: str) -> None:
+    case = CLASSIFIERS[name]()
+    guard = fitted(case, name, layers="last").eval()
+    shapes = {"args": ({0: torch.export.Dim.DYNAMIC},)}
+    with torch.no_grad():
+        program = torch.export.export(GuardGraph(guard), (case.batch(9, 1),), dynamic_shapes=shapes)
+        _, probabilities, regret, *_ = program.module()(case.batch(6, 3))
+    expected = guard(case.batch(6, 3))
+    torch.testing.assert_close(probabilities, expected.probabilities, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(regret, expected.regret, rtol=1e-3, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["low rank", "cosine", "temperature", "GPT-2"])

@@ -171,7 +171,7 @@ class GuardedModel(nn.Module):
         mask = token_mask(model, args, kwargs) if head.reads_mask else None
         embeddings, logits, places = head.read(module, calls, answer, mask)
         counts = None if mask is None or mask.shape != places else mask.flatten().bool()
-        return Outputs(logits, embeddings, _features(layers, pooled, len(embeddings)), places, counts)
+        return Outputs(logits, embeddings, _features(layers, pooled, embeddings.shape[0]), places, counts)
 
     def name_of_head(self, detector: Detector, path: str | os.PathLike[str]) -> str | None:
         """Return the name of the head that a detector was fitted for, where its weights alone tell."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from pnml.backend.arrays import is_traced
 from pnml.core.last_layer import head_digest
 from pnml.pytorch.affine import Affine, as_places, own_affine
 from pnml.pytorch.endings import Ending
@@ -126,7 +127,7 @@ class LastLayer:
         if self.tokens_first:
             x, z = x.transpose(0, 1), z.transpose(0, 1)
         if self.ending.reading == "place":
-            taken, distance = self.ending.places_taken(z, answer.reshape(len(answer), -1))
+            taken, distance = self.ending.places_taken(z, answer.reshape(answer.shape[0], -1))
             self._check_taken(distance, answer)
             x = x.masked_fill(distance.isnan()[:, None, None], torch.nan)  # no answer, so no place to take
         if self.ending.reading == "masked mean" and mask is None:
@@ -143,7 +144,7 @@ class LastLayer:
 
     def _check_taken(self, distance: Tensor, answer: Tensor) -> None:
         """Raise ``ValueError`` if a sample's answer is that of no place, but for rounding."""
-        if torch.compiler.is_compiling() or not len(answer):
+        if is_traced():
             return
         slack = 64 * torch.finfo(answer.dtype).eps * max(1.0, float(answer.nan_to_num(0, 0, 0).abs().max()))
         if bool((distance > slack).any()):
