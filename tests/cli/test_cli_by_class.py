@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from pnml import Detector
+from pnml.cli._words import describe_classes
+from pnml.core.calibration import calibrate
 
 from .cli_files import Files, make_files, run, succeeds, table_of
 
@@ -110,3 +112,16 @@ def test_training_rows_are_reported_and_not_called_held_out(files: Files) -> Non
     assert "recognised" not in done.stderr
     done = run("calibrate", path, "--embeddings", files / "held.npy")
     assert "recognised" not in done.stderr
+
+
+def test_of_many_classes_the_most_flagged_are_listed() -> None:
+    rng = np.random.default_rng(0)
+    predictions = np.repeat(np.arange(100), 50)
+    threshold = calibrate(rng.gamma(2, size=5000) + predictions / 10, predictions=predictions)
+    words, _, *lines, advice = describe_classes(threshold)
+    assert "the 40 most flagged of 100 predicted classes" in words
+    shown = [int(line.split()[0]) for line in lines]
+    flagged = {one.prediction: one.flagged for one in threshold.classes}
+    assert len(shown) == 40
+    assert min(flagged[number] for number in shown) >= sorted(flagged.values())[-40]
+    assert re.match(r"classes (\d+, ){5}\.\.\. are flagged more often than 5%: pnml calibrate --by prediction", advice)

@@ -93,6 +93,19 @@ def test_arrays_of_any_library_get_answers_of_that_library(convert: Any) -> None
         assert np.from_dlpack(is_ood).tolist() == threshold.is_ood(scores, classes).tolist()
 
 
+@pytest.mark.parametrize("convert", [torch.tensor, array_api_strict.asarray])
+def test_library_of_a_gpu_counts_as_numpy_does(convert: Any) -> None:
+    """On a GPU the library of the scores computes; here it does so on the host."""
+    threshold, scores, classes = three_classes()
+    assert threshold.groups is not None
+    scores[:2] = math.nan, math.inf
+    fresh, numbers = convert(scores), convert(classes)
+    p_value, limit = threshold.groups.p_value(fresh, numbers), threshold.groups.threshold(fresh, numbers)
+    assert isinstance(p_value, type(fresh))
+    np.testing.assert_allclose(np.from_dlpack(p_value), threshold.p_value(scores, classes), rtol=1e-6)
+    assert np.from_dlpack(~(fresh <= limit)).tolist() == threshold.is_ood(scores, classes).tolist()
+
+
 def test_scores_of_any_shape_keep_it() -> None:
     threshold, scores, classes = three_classes()
     grid, numbers = scores.reshape(10, 20), classes.reshape(10, 20)
