@@ -18,7 +18,7 @@ import pnml.io.embeddings
 from pnml import Detector
 from pnml.cli import app
 
-from .cli_files import FEATURES, Files, fails, make_files, run, succeeds, table_of
+from .cli_files import FEATURES, Files, fails, make_files, run, stop_after, succeeds, table_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -142,6 +142,19 @@ def test_copy_of_standard_input_is_deleted_and_not_named(
 def test_other_formats_on_standard_input_are_refused(content: bytes, what: str, files: Files) -> None:
     said = piped(content, "score", files.fitted(), "--embeddings", "-").stderr
     assert f"standard input is {what}: expected .npy, .npz or CSV; write it to a file and give its path" in said
+
+
+def test_stopped_run_does_not_mix_two_inputs(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = np.random.default_rng(1).normal(size=(2, 500, FEATURES)).astype(np.float32)
+    rows[1, :150] = rows[0, :150]
+    words = ("score", files.fitted(), "--embeddings", "-", "--out", files / "scores.csv")
+    with monkeypatch.context() as patch:
+        stop_after(3, patch, OSError("power failure"))
+        assert "power failure" in piped(content_of("npy", rows[0]), *words).stderr
+    result = piped(content_of("npy", rows[1]), *words)
+    assert "resuming: 112 of 500 rows" in result.stderr
+    regret = Detector.load(files / "detector.safetensors").score(rows[1])
+    np.testing.assert_allclose(table_of(files / "scores.csv")["regret"], regret, rtol=1e-5)
 
 
 def test_json_and_the_table_do_not_share_standard_output(files: Files) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -134,6 +135,26 @@ def test_unreadable_csv_raises_with_line_and_column(text: str, message: str, tmp
     (tmp_path / "rows.csv").write_text(text)
     with pytest.raises(ValueError, match=message):
         list(open_embeddings(tmp_path / "rows.csv").chunks())
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    line = ",".join(["0.123456789"] * 20)
+    path = tmp_path / "rows.csv"
+    path.write_text("\n".join([",".join(f"f{number}" for number in range(20)), *[line] * 20_000]))
+    tracemalloc.start()
+    try:
+        rows = sum(len(batch) for _, batch in open_csv(path).read(0, 100))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert rows == 20_000
+    assert peak < path.stat().st_size / 4
+
+
+def test_suffix_in_capitals_is_read(tmp_path: Path) -> None:
+    write(tmp_path / "ROWS.CSV", ROWS)
+    (chunk,) = open_embeddings(tmp_path / "ROWS.CSV").chunks()
+    np.testing.assert_array_equal(chunk.embeddings, ROWS)
 
 
 def test_other_encodings_are_named(tmp_path: Path) -> None:

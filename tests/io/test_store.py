@@ -59,6 +59,23 @@ def test_begin_resumes_the_same_work_only(file_format: Format, tmp_path: Path) -
     store.begin({**MANIFEST, "detector": "another"})
 
 
+def test_changed_input_keeps_parts_of_the_same_digest(file_format: Format, tmp_path: Path) -> None:
+    store = PartStore(tmp_path, file_format)
+    assert not store.begin(MANIFEST)
+    for start, digest in ((0, "same"), (3, "old"), (6, "")):
+        store.write(start, start + 3, PART._replace(digest=digest))
+    assert not store.begin(MANIFEST, digest=lambda start, stop: "unused")
+    changed = {**MANIFEST, "input": "repaired"}
+    with pytest.raises(ValueError, match="the input changed"):
+        store.begin(changed)
+    with pytest.raises(ValueError, match="the input and the detector changed"):
+        store.begin({**changed, "detector": "another"}, digest=lambda start, stop: "same")
+    assert store.begin(changed, digest=lambda start, stop: "same")
+    assert_holds(store, 0, 3)
+    assert store.read(3, 6) is store.read(6, 9) is None
+    assert not store.begin(changed)
+
+
 @pytest.mark.parametrize("content", ["{", "[1]", "3"])
 def test_damaged_manifest_raises_until_restart(content: str, file_format: Format, tmp_path: Path) -> None:
     store = PartStore(tmp_path, file_format)

@@ -149,7 +149,7 @@ class Inputs:
         told = () if self.column is None else tuple(name.strip() for name in self.column.split(","))
 
         def open_file(path: PathOrUri) -> EmbeddingFile:
-            nameless = isinstance(path, Path) and path.suffix == ".npy"
+            nameless = isinstance(path, Path) and path.suffix.lower() == ".npy"
             return open_embeddings(path, n_features, layers, told or (() if nameless else columns))
 
         if self.embeddings == STANDARD:

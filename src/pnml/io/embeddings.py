@@ -97,8 +97,8 @@ def open_embeddings(
     """
     if isinstance(path, str) or path.is_dir():
         reader = open_embeddings_parquet(path, layers, columns)
-    elif path.suffix in _OPENERS:
-        reader = _OPENERS[path.suffix](path, layers, columns)
+    elif path.suffix.lower() in _OPENERS:
+        reader = _OPENERS[path.suffix.lower()](path, layers, columns)
     else:
         refuse_pickle(path, "embeddings")
         raise ValueError(f"{path} is no file of embeddings: expected one of {', '.join(_OPENERS)}, or a folder")
