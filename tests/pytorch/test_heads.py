@@ -92,6 +92,7 @@ def test_a_sample_without_an_answer_is_flagged_where_one_token_is_taken() -> Non
     assert bool(result.is_ood[2])
 
 
+@pytest.mark.filterwarnings("ignore:The tensor attributes:UserWarning")  # of nn.GRU's own
 @pytest.mark.parametrize("name", ["softmax", "one logit, sigmoid", "temperature", "cosine", "recurrent, last step"])
 def test_a_graph_has_the_same_head(name: str) -> None:
     case = CLASSIFIERS[name]()

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 import pnml
 from pnml.pytorch.export import GuardGraph
-from pnml.pytorch.head import HeadNotFoundError
+from pnml.pytorch.head import HeadNotFoundError, HeadWarning
 from pnml.pytorch.layers import LayersNotFoundError, LayersNotFoundWarning
 
 from .networks import CLASSES, FEATURES, images, seeded
@@ -135,6 +135,36 @@ def test_resized_logits_are_guarded_by_resized_embeddings() -> None:
     torch.testing.assert_close(result.logits, logits.permute(0, 2, 3, 1), rtol=1e-4, atol=1e-5)
     with pytest.raises(HeadNotFoundError, match=r"shape \(20, 8, 8, 5\), and the model gives \(20, 5, 16, 16\)"):
         pnml.guard(model, head=head, embed=lambda model, x: model.body(x).permute(0, 2, 3, 1)).fit([images(20)])
+
+
+def test_a_softmax_over_channels_is_undone() -> None:
+    plain = Segmenter().eval()
+    expected = pnml.guard(plain, layers="last").fit([images(20)], progress=False)(images(2, seed=1))
+    model = nn.Sequential(plain, nn.Softmax(dim=1))
+    guard = pnml.guard(model, layers="last")
+    with pytest.warns(HeadWarning, match="ends in softmax"):
+        guard.fit([images(20)], progress=False)
+    result = guard(images(2, seed=1))
+    assert torch.equal(result.regret, expected.regret)
+    with torch.no_grad():
+        torch.testing.assert_close(result.probabilities, model(images(2, seed=1)).permute(0, 2, 3, 1))
+
+
+def test_a_mask_of_one_channel_is_two_classes_of_every_pixel() -> None:
+    model = Segmenter().eval()
+    model.head = nn.Conv2d(FEATURES, 1, 1)
+    guard = pnml.guard(nn.Sequential(model, nn.Sigmoid()), layers="last")
+    with pytest.warns(HeadWarning, match=r"logits \(0, z\) of two classes"):
+        guard.fit([images(20)], progress=False)
+    result = guard(images(2, seed=1))
+    assert result.regret.shape == (2, 8, 8)
+    with torch.no_grad():
+        torch.testing.assert_close(result.probabilities[..., 1], model(images(2, seed=1)).sigmoid()[:, 0])
+
+
+def test_labels_of_every_pixel_are_refused() -> None:
+    with pytest.raises(HeadNotFoundError, match="every token or pixel has 5 labels of its own"):
+        pnml.guard(Segmenter().eval(), task="multilabel").fit([images(20)], progress=False)
 
 
 def test_a_graph_of_every_pixel_is_refused() -> None:

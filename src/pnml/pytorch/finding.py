@@ -195,6 +195,11 @@ class _Finder:
             raise HeadNotFoundError(
                 f"task='multilabel' was given, and the model ends in {ending.function}: leave the task out"
             )
+        if ending.reading == "every" and self.task == "multilabel":
+            raise HeadNotFoundError(
+                f"every token or pixel has {called.z.shape[-1]} labels of its own, for which there is no regret yet: "
+                "guard each label by itself, with a model that returns its logit alone"
+            )
         found = affine_of(self.modules[called.name], called.x.flatten(0, 1), called.z.flatten(0, 1))
         if found is None:
             self.not_affine.append(called.name)
