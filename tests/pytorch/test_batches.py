@@ -126,7 +126,7 @@ def test_inputs_chosen_by_a_function(batch: Any, inputs: Any) -> None:
     expected = regret(pnml.guard(model), {"a": X, "b": B}, X, B)
     guard = pnml.guard(model, inputs=inputs)
     assert torch.equal(regret(guard, batch, X, B), expected)
-    guard.calibrate([batch], progress=False)
+    guard.calibrate([batch], leave_one_out=True, progress=False)
 
 
 def test_a_function_may_return_a_tensor_or_what_is_no_tensor() -> None:
@@ -150,7 +150,7 @@ def test_a_dataset_is_batched(dataset: Any) -> None:
     guard = pnml.guard(model).fit(dataset, progress=False)
     assert guard.fitted().correlation.count == 40
     torch.testing.assert_close(guard(X).regret, expected)
-    assert guard.calibrate(dataset, progress=False).count == 40
+    assert guard.calibrate(dataset, leave_one_out=True, progress=False).count == 40
 
 
 def test_one_batch_is_no_loader() -> None:
@@ -162,7 +162,7 @@ def test_empty_batches_among_others_are_passed_over() -> None:
     expected = regret_of_x()
     guard = pnml.guard(mlp()).fit([X[:0], X, X[:0]], progress=False)
     torch.testing.assert_close(guard(X).regret, expected)
-    assert guard.calibrate([X[:0], X], progress=False).count == 40
+    assert guard.calibrate([X[:0], X], leave_one_out=True, progress=False).count == 40
 
 
 def test_hugging_face_models_by_position_and_by_name() -> None:
