@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 import torch
 from torch import Tensor, nn
 
 import pnml
+from pnml.core.calibration import PooledClassesWarning
 from pnml.core.float32_scorer import LARGEST_ERROR
 from pnml.pytorch.export import OUTPUTS, GuardGraph
 from pnml.pytorch.layers import COUNT
 
-from .networks import CNN, bert, images, loader, mlp, rows, sentences
+from .networks import CNN, bert, images, loader, mlp, rows, seeded, sentences
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,6 +96,88 @@ def test_padding_in_onnx_runtime(tmp_path: Path) -> None:
     batch["attention_mask"][3:, 2:] = 0
     outputs = run(path, input_ids=batch["input_ids"], attention_mask=batch["attention_mask"])
     assert_agree(outputs, guard(**batch), guard)
+
+
+def test_sequences_of_any_length_in_onnx_runtime(tmp_path: Path) -> None:
+    guard = pnml.guard(bert()).fit([sentences(50, seed) for seed in range(4)], progress=False)
+    guard.calibrate([sentences(60, seed=5)], false_alarm_rate=0.2, progress=False)
+    path = pnml.export_onnx(guard, sentences(4), tmp_path / "guarded.onnx")
+    flagged = 0
+    for count, length in ((1, 2), (3, 7), (9, 10), (4, 16)):
+        ids = torch.randint(0, 50, (count, length), generator=seeded(length))
+        mask = torch.ones(count, length, dtype=torch.long)
+        mask[1:, length // 2 + 1 :] = 0
+        outputs = run(path, input_ids=ids, attention_mask=mask)
+        assert_agree(outputs, guard(input_ids=ids, attention_mask=mask), guard)
+        flagged += int(outputs["is_ood"].sum())
+    assert 0 < flagged < 17, "both decisions occur"
+
+
+def test_a_model_for_sequences_of_one_length_is_exported_for_that(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(50, 4), nn.Flatten(), nn.Linear(24, 3))
+    guard = pnml.guard(model, layers="last").fit([torch.randint(0, 50, (100, 6))], progress=False)
+    path = pnml.export_onnx(guard, torch.randint(0, 50, (4, 6)), tmp_path / "guarded.onnx")
+    tokens = torch.randint(0, 50, (9, 6))
+    assert_agree(run(path, input=tokens), guard(tokens), guard)
+    with pytest.raises(onnxruntime.capi.onnxruntime_pybind11_state.InvalidArgument, match="Got: 7 Expected: 6"):
+        run(path, input=torch.randint(0, 50, (9, 7)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_threshold_is_an_input_with_the_calibrated_one_as_default(dtype: torch.dtype, tmp_path: Path) -> None:
+    guard = pnml.guard(mlp().to(dtype)).fit([rows(200).to(dtype)], progress=False)
+    threshold = guard.calibrate([rows(99, seed=1).to(dtype)], false_alarm_rate=0.2, progress=False)
+    path = pnml.export_onnx(guard, rows(4).to(dtype), tmp_path / "guarded.onnx")
+    onnx.checker.check_model(path, full_check=True)
+    fresh = rows(50, seed=2).to(dtype)
+    outputs = run(path, input=fresh)
+    regret = outputs["regret"].astype(np.float64)
+    clear = np.abs(regret - threshold.value) > 1e-5
+    np.testing.assert_array_equal(outputs["is_ood"][clear], (regret > threshold.value)[clear])
+    assert 0 < outputs["is_ood"].sum() < 50
+    for value in (0.0, float(np.median(regret)), 10.0):
+        told = run(path, input=fresh, threshold=torch.tensor(value, dtype=dtype))
+        clear = np.abs(regret - value) > 1e-9
+        np.testing.assert_array_equal(told["is_ood"][clear], (regret > value)[clear])
+        np.testing.assert_array_equal(told["p_value"], outputs["p_value"])
+    missing = fresh.clone()
+    missing[7, 0] = torch.nan
+    assert run(path, input=missing, threshold=torch.tensor(10.0, dtype=dtype))["is_ood"].nonzero()[0].tolist() == [7]
+
+
+def test_a_threshold_by_prediction_is_an_input_with_one_entry_per_class(tmp_path: Path) -> None:
+    guard = pnml.guard(mlp()).fit([rows(200)], progress=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PooledClassesWarning)
+        guard.calibrate([rows(400, seed=1)], false_alarm_rate=0.2, by="prediction", progress=False)
+    path = pnml.export_onnx(guard, rows(4), tmp_path / "guarded.onnx")
+    fresh = rows(60, seed=2)
+    outputs, result = run(path, input=fresh), guard(fresh)
+    prediction, regret = outputs["logits"].argmax(axis=1), outputs["regret"].astype(np.float64)
+    threshold = guard.fitted().threshold
+    assert threshold is not None
+    limits = np.array([one.value for one in threshold.classes])
+    clear = np.abs(regret - limits[prediction]) > 1e-5
+    np.testing.assert_array_equal(outputs["is_ood"][clear], np.asarray(result.is_ood)[clear])
+    told = run(path, input=fresh, threshold=torch.tensor([0.0, 9, 9, 9, 9]))
+    np.testing.assert_array_equal(told["is_ood"], prediction == 0)
+
+
+def test_positional_inputs_are_named_as_the_models_arguments(tmp_path: Path) -> None:
+    class Pair(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = mlp()
+
+        def forward(self, left: Tensor, right: Tensor) -> Tensor:
+            logits: Tensor = self.inner(left - right)
+            return logits
+
+    guard = pnml.guard(Pair()).fit([(rows(100), rows(100, seed=1), torch.zeros(100))], progress=False)
+    path = pnml.export_onnx(guard, (rows(4), rows(4), torch.zeros(4)), tmp_path / "guarded.onnx")
+    outputs = run(path, left=rows(9, seed=2), right=rows(9, seed=3))
+    assert_agree(outputs, guard(rows(9, seed=2), rows(9, seed=3)), guard)
 
 
 def test_a_loaded_guard_finds_its_layers_with_the_example(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import warnings
+from contextlib import suppress
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +16,17 @@ from pnml.backend.extras import require
 from pnml.backend.files import atomic_path
 from pnml.core.scorer import compute_terms
 from pnml.pytorch.batches import device_of, inputs_of
+from pnml.pytorch.head import unwrapped
 
 if TYPE_CHECKING:
     import os
 
+    from torch.export import ExportedProgram
+
     from pnml.core.calibration import Threshold
     from pnml.pytorch.guard import Guard
 
+_THRESHOLD = "threshold"
 OUTPUTS = ("logits", "probabilities", "regret", "p_value", "is_ood")
 
 
@@ -40,10 +46,10 @@ class GuardGraph(nn.Module):
     """
 
     scores: Tensor
+    limit: Tensor
     group_of_class: Tensor
     group_of_score: Tensor
     class_sizes: Tensor
-    class_limits: Tensor
 
     def __init__(self, guard: Guard) -> None:
         super().__init__()
@@ -64,7 +70,8 @@ class GuardGraph(nn.Module):
         for name, values in zip(self.constant_names, constants, strict=True):
             self.register_buffer(name, values.to(device).contiguous(), persistent=False)
         if self.threshold is not None:
-            self._register_threshold(self.threshold, device)
+            is_double = any(p.dtype == torch.float64 for p in guard.model.parameters())
+            self._register_threshold(self.threshold, device, torch.float64 if is_double else torch.float32)
 
     @property
     def output_names(self) -> tuple[str, ...]:
@@ -73,6 +80,10 @@ class GuardGraph(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
         """Run the model and its regret on a batch."""
+        return self.decide(args, kwargs, None if self.threshold is None else self.limit)
+
+    def decide(self, args: tuple[Any, ...], kwargs: dict[str, Any], limit: Tensor | None) -> tuple[Tensor, ...]:
+        """Run the model and its regret on a batch, with a threshold of the caller's: one, or one per class."""
         logits, embeddings, features, *_ = self.guard.run(args, kwargs)
         rows = torch.cat([layer.double() for layer in (embeddings, *features)], dim=1)
         constants = tuple(getattr(self, name) for name in self.constant_names)
@@ -81,34 +92,37 @@ class GuardGraph(nn.Module):
         regret = torch.where(rows.isfinite().all(dim=-1), regret, torch.nan)
         regret = regret.to(torch.float64 if embeddings.dtype == torch.float64 else torch.float32)
         outputs = (logits, logits.float().softmax(dim=-1), regret)
-        if self.threshold is None:
+        if self.threshold is None or limit is None:
             return outputs
         is_as_large = self.scores >= regret.double()[:, None]
         count: int | Tensor = self.threshold.count
-        limit: float | Tensor = self.threshold.value
         if self.threshold.groups is not None:
             prediction = logits.argmax(dim=-1)
             group = self.group_of_class[prediction][:, None]
             is_as_large = is_as_large & ((group == 0) | (self.group_of_score == group))
-            count, limit = self.class_sizes[prediction], self.class_limits[prediction].to(regret.dtype)
+            count, limit = self.class_sizes[prediction], limit[prediction]
         p_value = (1 + is_as_large.sum(dim=-1)) / (1 + count)
-        return (*outputs, p_value.float(), ~(regret <= limit))
+        return (*outputs, p_value.float(), ~(regret <= limit.to(regret.dtype)))
 
-    def _register_threshold(self, threshold: Threshold, device: torch.device) -> None:
-        """Hold the calibration scores and, for a threshold by class, what decides about every predicted class."""
-        held = {"scores": threshold.scores}
+    def _register_threshold(self, threshold: Threshold, device: torch.device, dtype: torch.dtype) -> None:
+        """Hold the threshold, of every class if it is by class, and the calibration scores with what groups them."""
+        held = {"scores": torch.tensor(threshold.scores), "limit": torch.tensor(threshold.value, dtype=dtype)}
         if threshold.groups is not None and threshold.predictions is not None:
             groups = threshold.groups
-            held["group_of_class"] = groups.group_of_class
-            held["group_of_score"] = groups.group_of_class[threshold.predictions]
-            held["class_sizes"] = groups.group_sizes[groups.group_of_class]
-            held["class_limits"] = groups.values
+            held["group_of_class"] = torch.tensor(groups.group_of_class)
+            held["group_of_score"] = torch.tensor(groups.group_of_class[threshold.predictions])
+            held["class_sizes"] = torch.tensor(groups.group_sizes[groups.group_of_class])
+            held["limit"] = torch.tensor(groups.values, dtype=dtype)
         for name, values in held.items():
-            self.register_buffer(name, torch.tensor(values, device=device), persistent=False)
+            self.register_buffer(name, values.to(device), persistent=False)
 
 
 def export_onnx(guard: Guard, example: Any, path: str | os.PathLike[str]) -> Path:
     """Write a fitted guard as one ONNX graph with a dynamic batch, from the model's input to the decision.
+
+    The length of sequences, the second axis of inputs of whole numbers (tokens and their mask), stays open, too, if the
+    model takes sequences of other lengths. The calibrated threshold is the default of an input ``threshold``, which has
+    one entry per class if it was calibrated by prediction.
 
     Args:
         guard: a fitted guard; calibrated, if the graph is to give p-values and decisions.
@@ -116,9 +130,9 @@ def export_onnx(guard: Guard, example: Any, path: str | os.PathLike[str]) -> Pat
         path: where to write; the file is written whole or not at all.
 
     Returns:
-        The path written. The graph's inputs are named as the model's keyword arguments, or ``input``; its outputs
-        ``logits``, ``probabilities``, ``regret``, ``p_value`` and ``is_ood``. How its images have to be prepared, if
-        the detector knows, is in the graph's metadata as ``pnml.preparation``.
+        The path written. The graph's inputs are named as the model's arguments, or ``input`` where there is one without
+        a name; its outputs ``logits``, ``probabilities``, ``regret``, ``p_value`` and ``is_ood``. How its images have
+        to be prepared, if the detector knows, is in the graph's metadata as ``pnml.preparation``.
     """
     for module in ("onnx", "onnxscript"):
         require(module, extra="onnx", what="pnml.export_onnx")
@@ -128,21 +142,22 @@ def export_onnx(guard: Guard, example: Any, path: str | os.PathLike[str]) -> Pat
             guard.find(args, kwargs)
     graph = _ByPosition(GuardGraph(guard), kwargs)
     tensors = args or tuple(kwargs[name] for name in graph.names)
+    names = graph.names or _names(guard.model, len(args))
     if any(len(tensor) < 2 for tensor in tensors):
         raise ValueError("the example batch must hold at least two samples, for the size of the batch to stay open")
-    shapes = {"tensors": tuple({0: torch.export.Dim.DYNAMIC} for _ in tensors)}
     with guard.eval_no_grad(), warnings.catch_warnings():
         # One part of torch warns of what another part of it does.
         warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
         onnx_program = torch.onnx.export(
-            torch.export.export(graph, tensors, dynamic_shapes=shapes, strict=False),
+            _exported(graph, tensors, graph.limits),
             dynamo=True,
-            input_names=graph.names or ["input"],
+            input_names=[*names, *([_THRESHOLD] * len(graph.limits))],
             output_names=list(graph.guarded.output_names),
             verbose=False,
         )
     if onnx_program is None:  # pragma: no cover - torch.onnx returns the program whenever dynamo=True
         raise RuntimeError("torch.onnx.export returned no program")
+    _set_defaults(onnx_program.model.graph, graph.limits)
     if guard.fitted().preparation is not None:
         onnx_program.model.metadata_props["pnml.preparation"] = json.dumps(guard.fitted().preparation)
     with atomic_path(path) as partial:
@@ -150,16 +165,59 @@ def export_onnx(guard: Guard, example: Any, path: str | os.PathLike[str]) -> Pat
     return Path(path)
 
 
+def _exported(graph: nn.Module, tensors: tuple[Any, ...], limits: tuple[Tensor, ...]) -> ExportedProgram:
+    """Export a graph with the sizes of the batch and of sequences of tokens left open, or of the batch alone."""
+
+    def export(*axes: dict[int, Any]) -> ExportedProgram:
+        shapes = {"tensors": (*axes, *({} for _ in limits))}
+        return torch.export.export(graph, (*tensors, *limits), dynamic_shapes=shapes, strict=False)
+
+    batch = [{0: torch.export.Dim.DYNAMIC} for _ in tensors]
+    lengths = [dict.fromkeys(range(1 + _is_sequence(x)), torch.export.Dim.DYNAMIC) for x in tensors]
+    if lengths != batch:
+        with suppress(Exception):  # a model for one length, whatever it raises
+            return export(*lengths)
+    return export(*batch)
+
+
+def _is_sequence(tensor: Tensor) -> bool:
+    """Return whether a tensor holds tokens or their mask, (n, T)."""
+    return tensor.ndim == 2 and not tensor.is_floating_point()
+
+
+def _names(model: nn.Module, count: int) -> list[str]:
+    """Return the names of positional inputs: those of the model's arguments, or "input" for the only one."""
+    return ["input"] if count == 1 else list(signature(unwrapped(model).forward).parameters)[:count]
+
+
+def _set_defaults(graph: Any, limits: tuple[Tensor, ...]) -> None:
+    """Make the calibrated threshold the default of the last input of an ONNX graph."""
+    from onnxscript import ir
+
+    for limit in limits:
+        value = graph.inputs[-1]
+        value.const_value = ir.tensor(limit.cpu().numpy(), name=_THRESHOLD)
+        graph.register_initializer(value)
+
+
 class _ByPosition(nn.Module):
-    """A graph that takes its keyword tensors by position: ``torch.export`` cannot open the shapes of ``**kwargs``."""
+    """A graph that takes its keyword tensors by position: ``torch.export`` cannot open the shapes of ``**kwargs``.
+
+    Attributes:
+        names: of the keyword tensors.
+        limits: the calibrated threshold, which follows them, if there is one.
+    """
 
     def __init__(self, graph: GuardGraph, example: dict[str, Any]) -> None:
         super().__init__()
         self.guarded = graph
         self.names = [name for name, value in example.items() if isinstance(value, Tensor)]
         self.constants = {name: value for name, value in example.items() if name not in self.names}
+        self.limits = () if graph.threshold is None else (graph.limit,)
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        named = dict(zip(self.names, tensors, strict=True)) if self.names else {}
-        outputs: tuple[Tensor, ...] = self.guarded(**named, **self.constants) if named else self.guarded(*tensors)
-        return outputs
+        count = len(tensors) - len(self.limits)
+        inputs, limit = tensors[:count], tensors[count] if self.limits else None
+        if not self.names:
+            return self.guarded.decide(inputs, {}, limit)
+        return self.guarded.decide((), {**dict(zip(self.names, inputs, strict=True)), **self.constants}, limit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +45,7 @@ def pool(output: Tensor, layer: Layer, mask: Tensor | None = None) -> Tensor:
     tensor([[2., 2., 1., 0.]])
     """
     x = output.movedim((layer.batch_axis, layer.channel_axis), (0, 1))
-    if x.shape[2:].numel() == 1:
+    if math.prod(x.shape[2:]) == 1:  # numel() would fix the length of sequences in a graph
         x = x.flatten(1)
         return x.to(_wide_dtype(x), copy=True)  # the next module may overwrite its input
     x = x.flatten(2)
