@@ -107,7 +107,7 @@ def open_embeddings(
         raise ValueError(f"{path} is empty: {reader.count} rows of {widths} features")
     if n_features not in {None, reader.width}:
         made = f" (columns {list_names(reader.columns)})" if len(reader.columns) > 1 else ""
-        fix = ", or choose others with --column" if reader.columns else ""
+        fix = "; --column chooses others" if reader.columns else ""
         raise ValueError(
             f"{path} has embeddings of {reader.width} features{made}, the head takes {n_features}: they are of another "
             f"layer or another network{fix}"
