@@ -201,25 +201,33 @@ def decoder(name: str) -> Classifier:
     return Classifier(model, batch, embed, weight, torch.zeros(CLASSES), "one token of each sample")
 
 
-def classifiers() -> dict[str, Callable[[], Classifier]]:
-    """Return what makes every classifier, by name."""
+def followed_by(then: Callable[[Tensor], Tensor], notes: str, scale: float = 1.0) -> Classifier:
     torch.manual_seed(5)
     head = nn.Linear(FEATURES, CLASSES)
-    one = nn.Linear(FEATURES, 1)
-    own, two = (head.weight, head.bias), (torch.zeros(2, FEATURES), torch.zeros(2))
-    with torch.no_grad():
-        two[0][1], two[1][1] = one.weight[0], one.bias[0]
+    return after_body(head, then, scaled(scale, head), notes)
+
+
+def one_logit(then: Callable[[Tensor], Tensor], notes: str) -> Classifier:
+    torch.manual_seed(5)
+    head = nn.Linear(FEATURES, 1)
+    weight, bias = torch.zeros(2, FEATURES), torch.zeros(2)
+    weight[1], bias[1] = head.weight.detach()[0], head.bias.detach()[0]
+    return after_body(head, then, (weight, bias), notes)
+
+
+def classifiers() -> dict[str, Callable[[], Classifier]]:
+    """Return what makes every classifier, by name."""
     return {
-        "softmax": lambda: after_body(head, lambda z: z.softmax(dim=1), own, "before softmax"),
-        "log_softmax": lambda: after_body(head, lambda z: z.log_softmax(dim=1), own, "before log_softmax"),
-        "temperature": lambda: after_body(head, lambda z: z / 1.7, scaled(1 / 1.7, head), "scaled"),
-        "temperature, softmax": lambda: after_body(
-            head, lambda z: (z / 1.7).softmax(dim=1), scaled(1 / 1.7, head), "scaled, before softmax"
+        "softmax": lambda: followed_by(lambda z: z.softmax(dim=1), "before softmax"),
+        "log_softmax": lambda: followed_by(lambda z: z.log_softmax(dim=1), "before log_softmax"),
+        "temperature": lambda: followed_by(lambda z: z / 1.7, "scaled", 1 / 1.7),
+        "temperature, softmax": lambda: followed_by(
+            lambda z: (z / 1.7).softmax(dim=1), "scaled, before softmax", 1 / 1.7
         ),
         "batch normalisation": normalised_after,
-        "one logit": lambda: after_body(one, lambda z: z, two, "one logit as two classes"),
-        "one logit, squeezed": lambda: after_body(one, lambda z: z[:, 0], two, "one logit as two classes"),
-        "one logit, sigmoid": lambda: after_body(one, torch.sigmoid, two, "before sigmoid, one logit as two classes"),
+        "one logit": lambda: one_logit(lambda z: z, "one logit as two classes"),
+        "one logit, squeezed": lambda: one_logit(lambda z: z[:, 0], "one logit as two classes"),
+        "one logit, sigmoid": lambda: one_logit(torch.sigmoid, "before sigmoid, one logit as two classes"),
         "low rank": low_rank,
         "cosine": cosine,
         "convolution of a pixel": lambda: pixels(1, "mean over tokens or pixels"),

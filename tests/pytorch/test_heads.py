@@ -130,8 +130,19 @@ def test_a_model_that_ends_in_softmax_is_told_once_and_also_when_its_head_is_nam
         torch.testing.assert_close(named(fresh).probabilities, case.model(fresh), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["temperature", "low rank", "cosine", "convolution of a pixel"])
-def test_a_detector_of_another_head_is_refused_when_the_model_is_run(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["softmax", "one logit", "convolution of a pixel", "GPT-2"])
+def test_a_detector_of_another_head_is_refused_at_once(name: str, tmp_path: Path) -> None:
+    case = CLASSIFIERS[name]()
+    fitted(case, name, layers="last").save(tmp_path / "detector.safetensors")
+    with torch.no_grad():
+        for parameter in case.model.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=seeded(9)))
+    with pytest.raises(ValueError, match="was fitted for another last layer"):
+        pnml.guard(case.model).load(tmp_path / "detector.safetensors", check_model=False)
+
+
+@pytest.mark.parametrize("name", ["temperature", "low rank", "cosine"])
+def test_a_detector_of_another_composed_head_is_refused_when_the_model_is_run(name: str, tmp_path: Path) -> None:
     case = CLASSIFIERS[name]()
     fitted(case, name, layers="last").save(tmp_path / "detector.safetensors")
     with torch.no_grad():

@@ -95,7 +95,8 @@ class EmbeddedImages(Samples):
                     self.guard.find((batch,), {})
                 return self.guard.run((batch,), {})
         except HeadNotFoundError as error:
-            raise ValueError(f"{error}\nOn the command line: pnml fit --head-layer NAME") from error
+            hint = "\nOn the command line: pnml fit --head-layer NAME" if "head='...'" in str(error) else ""
+            raise ValueError(f"{error}{hint}") from error
         except LayersNotFoundError as error:
             raise ValueError(f"{error}\nOn the command line: pnml fit --layers last") from error
         except torch.OutOfMemoryError:

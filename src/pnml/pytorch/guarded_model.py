@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from pnml.pytorch.finding import TASKS, find_head
 from pnml.pytorch.given import GivenHead
 from pnml.pytorch.head import HeadWarning, eager, linear_layers, logits_of, record_calls, unwrapped
-from pnml.pytorch.last_layer import LastLayer, check_same_head, matching_layers
+from pnml.pytorch.last_layer import LastLayer, check_same_head, has_own_weights, matching_layers
 from pnml.pytorch.layers import LayersNotFoundError, check_layer_names, choose_layers, record_layers, warn_of_fallback
 from pnml.pytorch.pooling import token_mask
 
@@ -180,7 +180,7 @@ class GuardedModel(nn.Module):
             return None
         names = [self.head_name] if self.head_name else [name for name, _ in self.plain_model.named_modules()]
         matches = matching_layers(self.plain_model, names, detector.head_digest)
-        if not matches and not detector.head_notes:
+        if not matches and has_own_weights(detector.head_notes):
             raise ValueError(
                 f"{path} was fitted for another last layer: one of {detector.n_features} features and "
                 f"{detector.n_classes} classes with digest {detector.head_digest[:12]}, which none of this model's "

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pnml.pytorch.affine import Source
     from pnml.pytorch.head import Call
 
+_SCALED, _PROBED, _COSINE = "scaled", "affine", "embeddings of norm 1"
 _READINGS = {
     "place": "one token of each sample",
     "mean": "mean over tokens or pixels",
@@ -73,8 +74,8 @@ class LastLayer:
     def notes(self) -> tuple[str, ...]:
         """What is particular about this head, in words; empty for a plain linear layer."""
         found = [_READINGS.get(self.ending.reading, "")]
-        found += [{"cosine": "embeddings of norm 1", "probed": "affine"}.get(self.source, "")]
-        found += ["scaled" if self.ending.scale is not None else ""]
+        found += [{"cosine": _COSINE, "probed": _PROBED}.get(self.source, "")]
+        found += [_SCALED if self.ending.scale is not None else ""]
         found += [f"before {self.ending.function}" if self.ending.function else ""]
         found += ["one logit as two classes" if self.one_logit else ""]
         return tuple(note for note in found if note)
@@ -188,6 +189,11 @@ def check_same_head(detector: Detector, affine: Affine) -> None:
             f"{detector.n_classes} classes with digest {detector.head_digest[:12]}, where this model's has "
             f"{weight.shape[1]} features, {len(weight)} classes and digest {head_digest(weight, bias)[:12]}"
         )
+
+
+def has_own_weights(notes: Sequence[str]) -> bool:
+    """Return whether a head with these notes has the weight and the bias of a linear layer of its model."""
+    return not {_SCALED, _PROBED, _COSINE} & set(notes)
 
 
 def matching_layers(model: nn.Module, names: Sequence[str], digest: str) -> list[str]:

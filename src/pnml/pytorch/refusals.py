@@ -67,7 +67,7 @@ def diagnosis(
         name = not_affine[-1]
         return HeadNotFoundError(
             f"the head {name!r}, a {type(modules[name]).__name__}, does not compute weight · x + bias, which the "
-            f"regret needs{WAY_OUT}"
+            f"regret needs, or its output is changed in place after it: write z = z / 2, not z /= 2{WAY_OUT}"
         )
     trouble = "no linear layer has" if named is None else f"{named!r} does not have"
     if any(hasattr(module, "_orig_mod") or module._compiled_call_impl is not None for module in modules.values()):  # noqa: SLF001
