@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -108,3 +109,15 @@ def test_help_has_an_example() -> None:
     found = CliRunner().invoke(app, ["tables", "--help"])
     assert found.exit_code == 0
     assert "Example: " in found.stdout
+
+
+def test_json_has_the_cells_of_the_tables(results: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    words = ["tables", "--results", str(results), "--table", "densenet-auroc", "--out", str(out), "--format", "csv"]
+    found = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    assert (found["study"], found["out"]) == ("paper", [str(out / "tables.csv")])
+    assert list(found["tables"]) == ["densenet-auroc"]
+    (run,) = (cell for cell in found["tables"]["densenet-auroc"] if cell["reason"] is None)
+    assert (run["model"], run["ind"], run["ood"], run["method"]) == ("densenet-bc-100", "cifar10", "svhn", "odin")
+    expected = {"alone": evaluate([1, 2, 4], [3, 5]).auroc, "plus_pnml": evaluate([1, 2, 3], [4, 5]).auroc}
+    assert run["ours"] == expected

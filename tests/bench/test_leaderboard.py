@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -141,6 +142,10 @@ def test_the_command_prints_or_writes_markdown(tmp_path: Path) -> None:
     assert wrote.exit_code == 0
     assert (tmp_path / "docs" / "board.md").read_text(encoding="utf-8") == printed.stdout
     assert call(f"leaderboard --results {tmp_path / 'nowhere'}").exit_code == 1
+    found = json.loads(call(f"leaderboard --results {tmp_path / 'results'} --json").stdout)
+    assert (found["study"], found["out"]) == ("paper", None)
+    (board,) = found["boards"]
+    assert {standing["method"]: standing["overall"] for standing in board["standings"]} == {"knn": 80.0, "vim": 80.0}
 
 
 def test_peers_are_run_and_failures_have_a_reason(small_world: Path) -> None:

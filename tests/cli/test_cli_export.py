@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import pnml.pytorch.export
+from pnml import Detector
 
 from .cli_files import CLASSES, FEATURES, MODULE, SIDE, fails, make_images, succeeds, table_of
 
@@ -57,6 +59,10 @@ def test_export_without_a_threshold_prints_a_note(folder: Path, monkeypatch: pyt
     said = succeeds("export", "detector.safetensors", *MODEL, "--example-shape", "3,4,4", "--out", "graph.onnx")
     assert "to logits, probabilities, regret\nno threshold is set, so the graph has no p_value and is_ood" in said
     assert [tuple(shape[1:]) for shape in shapes] == [(3, 4, 4)]
+    words = ("export", "detector.safetensors", *MODEL, "--example-shape", "3,4,4", "--out", "graph.onnx", "--json")
+    found = json.loads(succeeds(*words))
+    assert (found["graph"], found["input_shape"], found["threshold"]) == ("graph.onnx", [3, 4, 4], None)
+    assert found["preparation"] == Detector.load("detector.safetensors").preparation
 
 
 def test_model_that_cannot_be_exported_is_refused(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -136,3 +137,15 @@ def test_help_contains_an_example_and_does_not_import_torch() -> None:
     output = run("--help").output
     assert "Example: pnml demo" in output.replace("`", "")
     subprocess.run([sys.executable, "-c", "import sys, pnml.cli.demo; assert 'torch' not in sys.modules"], check=True)
+
+
+def test_json_has_the_metrics(result: package.DemoResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(package, "run", lambda: result)
+    done = run("--out", str(tmp_path), "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert found["report"] == str(tmp_path / "report.html")
+    assert found["threshold"]["value"] == result.threshold.value
+    for one in result.ood:
+        auroc, *_ = by_scikit_learn(result.ind.regret, one.regret)
+        assert found["sets"][one.name]["pnml"]["auroc"] == pytest.approx(auroc)

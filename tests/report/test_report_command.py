@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,9 @@ def test_folder_of_tables_is_read_as_one_table(tmp_path: Path, table: dict[str, 
     np.testing.assert_array_equal(read_scores(tmp_path / "scores")["regret"], table["regret"])
     assert call(tmp_path / "scores", "--out", tmp_path / "report.html").exit_code == 0
     assert page_data_of((tmp_path / "report.html").read_text(encoding="utf-8"))["sets"][0]["count"] == 40
+    found = json.loads(call(tmp_path / "scores", "--out", tmp_path / "report.html", "--json").stdout)
+    size = (tmp_path / "report.html").stat().st_size
+    assert found == {"report": str(tmp_path / "report.html"), "bytes": size, "warnings": []}
 
 
 def test_report_of_scored_folder_with_images_and_detector(

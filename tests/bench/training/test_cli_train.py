@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import pickle
 import re
 import subprocess
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+import torch
 from safetensors import safe_open
 from typer.testing import CliRunner
 
@@ -60,6 +62,19 @@ def test_train_then_tune(folder: Path) -> None:
     with safe_open(folder / "tuned.safetensors", framework="pt") as file:
         outliers = file.metadata()["outliers"]
     assert re.fullmatch(r".*photos \(3 images\), transformed, cifar10 \(40 images\)", outliers)
+
+
+def test_json_has_the_file_and_the_accuracy(folder: Path) -> None:
+    done = run("--epochs", "1", "--limit", "8", "--out", "a.safetensors", "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert (found["weights"], found["test_images"]) == ("a.safetensors", 8)
+    images = data.load("cifar10", limit=8)
+    network = zoo.load(folder / "a.safetensors")
+    with torch.no_grad():
+        pixels = torch.from_numpy(np.array(images.images)).permute(0, 3, 1, 2)
+        right = network(network.normalise(pixels)).argmax(dim=1).numpy() == images.labels
+    assert found["test_accuracy"] == pytest.approx(100 * right.mean())
 
 
 def test_interrupted_training_resumes(folder: Path) -> None:
