@@ -92,6 +92,23 @@ def test_a_sample_without_an_answer_is_flagged_where_one_token_is_taken() -> Non
     assert bool(result.is_ood[2])
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("name", [name for name in CLASSIFIERS if name not in {"GPT-2", "Llama", "Qwen2"}])
+def test_heads_are_found_in_every_precision(name: str, dtype: torch.dtype) -> None:
+    case = CLASSIFIERS[name]()
+    fresh = case.batch(9, 1)
+    expected = score(fitted(case, name, layers="last"), fresh)
+    case.model.to(dtype)
+    converted = case._replace(batch=lambda count, seed: case.batch(count, seed).to(dtype))
+    guard = fitted(converted, name, layers="last")
+    assert case.notes in repr(guard)
+    result = score(guard, fresh.to(dtype))
+    rtol, atol = (1e-3, 1e-5) if dtype == torch.float64 else (0.3, 0.02)
+    same = result.prediction == expected.prediction  # rounding may decide between two classes
+    assert int(same.sum()) >= 7
+    torch.testing.assert_close(result.regret[same].float(), expected.regret[same], rtol=rtol, atol=atol)
+
+
 @pytest.mark.filterwarnings("ignore:The tensor attributes:UserWarning")  # of nn.GRU's own
 @pytest.mark.parametrize("name", ["softmax", "one logit, sigmoid", "temperature", "cosine", "recurrent, last step"])
 def test_a_graph_has_the_same_head(name: str) -> None:

@@ -83,12 +83,12 @@ def affine_of(layer: nn.Module, x: Tensor, z: Tensor) -> tuple[Affine, Source] |
     x, z = x[kept], z[kept]
     exact = z.dtype in {torch.float32, torch.float64} and not callable(getattr(layer, "weight", None))
     own = own_affine(layer)
-    if own is not None and _agrees(own, x, z, 0.01, z.abs().mean()):
+    tolerance, size = (0.001, z.abs().mean()) if exact else (0.02, z.abs().max())
+    if own is not None and _agrees(own, x, z, max(tolerance, 0.01), size):
         return own, "own"
     probed = None if isinstance(layer, _CONVOLUTIONS) else _probe(layer, x)
     if probed is None or probed.weight.shape != (z.shape[1], x.shape[1]):
         return None
-    tolerance, size = (0.001, z.abs().mean()) if exact else (0.02, z.abs().max())
     if _agrees(probed, x, z, tolerance, size):
         return probed, "probed"
     return (probed, "cosine") if _agrees(probed, nn.functional.normalize(x), z, tolerance, size) else None

@@ -45,8 +45,8 @@ class Ending:
 
     def places_taken(self, z: Tensor, answer: Tensor) -> tuple[Tensor, Tensor]:
         """Return which place each answer (n, C) is of, (n,), and how far it is from it, (n,)."""
-        made = FUNCTIONS[self.function](self.logits(z).float())
-        return (made - answer.float()[:, None]).abs().amax(dim=-1).min(dim=1)[::-1]
+        made = FUNCTIONS[self.function](_wide(self.logits(z)))
+        return (made - _wide(answer)[:, None]).abs().amax(dim=-1).min(dim=1)[::-1]
 
     def take(self, values: Tensor, taken: Tensor | None, mask: Tensor | None) -> Tensor:
         """Return what is read of values (n, places, M): (n, M), or (n · places, M) where every place has an answer."""
@@ -109,20 +109,25 @@ def scale_and_shift(function: str, at_zero: Tensor, at_ramp: Tensor, ramp: Tenso
 
 def _leads_to(ending: Ending, z: Tensor, answer: Tensor, mask: Tensor | None) -> bool:
     taken = ending.places_taken(z, answer)[0] if ending.reading == "place" else None
-    logits = ending.take(ending.logits(z.float()), taken, mask)
-    return is_close(FUNCTIONS[ending.function](logits), answer.flatten(0, -2), logits)
+    logits = ending.take(ending.logits(_wide(z)), taken, mask)
+    eps = max(torch.finfo(z.dtype).eps, torch.finfo(answer.dtype).eps)
+    return is_close(FUNCTIONS[ending.function](logits), answer.flatten(0, -2), logits, eps)
 
 
-def is_close(made: Tensor, answer: Tensor, logits: Tensor) -> bool:
+def _wide(x: Tensor) -> Tensor:
+    return x if x.dtype == torch.float64 else x.float()
+
+
+def is_close(made: Tensor, answer: Tensor, logits: Tensor, eps: float) -> bool:
     """Return whether two tensors (n, C) are equal up to rounding, in the rows that hold numbers; some have to.
 
-    Rounding grows with the logits that they were made from; probabilities may differ by 0.001.
+    Rounding grows with the precision ``eps`` and with the logits that they were made from; probabilities may differ by
+    0.001 at most.
     """
     kept = answer.isfinite().all(dim=1) & made.isfinite().all(dim=1) & logits.isfinite().all(dim=1)
     if not bool(kept.any()):
         return False
     made, answer, logits = made[kept].double(), answer[kept], logits[kept]
-    eps = torch.finfo(answer.dtype).eps
     size = max(float(logits.abs().max()), float(answer.abs().max()))
     slack = (32 if eps < 1e-5 else 4) * eps * size
     if bool(((answer >= 0) & (answer <= 1)).all()):

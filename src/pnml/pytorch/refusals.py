@@ -81,6 +81,7 @@ def _members(modules: Mapping[str, nn.Module], seen: Pass) -> list[str]:
     outputs = [(name, call.output) for name, calls in layers.items() for call in calls]
     outputs = [(name, z.float().cpu()) for name, z in outputs if z.shape == seen.answer.shape and z.ndim == 2]
     answer = seen.answer.float().cpu()
+    eps = max(torch.finfo(seen.answer.dtype).eps, torch.finfo(torch.float32).eps)
     if len(outputs) < 2 or answer.numel() < 2 * len(outputs):
         return []
     for function in FUNCTIONS.values():
@@ -91,6 +92,6 @@ def _members(modules: Mapping[str, nn.Module], seen: Pass) -> list[str]:
                 continue
             weights = torch.linalg.lstsq(columns, target.double().flatten()[:, None], driver="gelsd").solution[:, 0]
             made = (columns @ weights).reshape(target.shape)
-            if int((weights.abs() > 0.01).sum()) > 1 and is_close(made, target, torch.stack(parts).amax(dim=0)):
+            if int((weights.abs() > 0.01).sum()) > 1 and is_close(made, target, torch.stack(parts).amax(dim=0), eps):
                 return list(dict.fromkeys(name for name, _ in outputs))
     return []
