@@ -60,7 +60,7 @@ def test_rows_that_are_not_finite_are_flagged_and_the_others_are_as_without_them
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_features_that_are_not_finite_are_flagged(dtype: Any, bad: float) -> None:
     detector = Detector(WEIGHT).fit(TRAIN, features=[FEATURES])
-    detector.calibrate(TRAIN, features=[FEATURES])
+    detector.calibrate(TRAIN, features=[FEATURES], leave_one_out=True)
     features = FEATURES[:4].astype(dtype)
     features[2, 1] = bad
     result = detector(TRAIN[:4].astype(dtype), features=[features])
