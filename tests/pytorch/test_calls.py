@@ -58,6 +58,38 @@ def test_a_model_that_fails_on_no_samples_is_not_run() -> None:
     assert len(guard(x=rows(0))) == 0
 
 
+def test_no_samples_of_several_labels_or_tokens() -> None:
+    labels = pnml.guard(mlp(), task="multilabel").fit([rows(100)], progress=False)
+    assert labels(rows(0)).regret.shape == (0, CLASSES)
+
+    class Tagger(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.tags = nn.Embedding(50, 12), nn.Linear(12, CLASSES)
+
+        def forward(self, tokens: Tensor) -> Tensor:
+            logits: Tensor = self.tags(self.words(tokens).tanh())
+            return logits
+
+    tokens = torch.randint(0, 50, (40, 6), generator=torch.Generator().manual_seed(0))
+    tags = pnml.guard(Tagger(), layers="last").fit([tokens], progress=False)
+    assert tags(tokens[:0]).regret.shape == (0, 6)
+    assert tags(tokens[:3])[1].regret.shape == (1, 6)
+
+
+def test_missing_values_of_several_labels_are_flagged() -> None:
+    guard = pnml.guard(mlp(), task="multilabel").fit([rows(100)], progress=False)
+    guard.calibrate([rows(60, seed=1)], progress=False)
+    x = rows(4, seed=2)
+    x[1, 0] = math.nan
+    result = guard(x)
+    assert result.regret.isnan().any(dim=1).tolist() == [False, True, False, False]
+    assert result.is_ood is not None
+    assert bool(result.is_ood[1])
+    with pytest.raises(ValueError, match="batch 0 of the loader: row 1 holds nan"):
+        guard.calibrate([x], progress=False)
+
+
 @pytest.mark.parametrize("model", [CNN(), vit()])
 def test_a_sample_without_a_batch_says_what_to_pass(model: nn.Module) -> None:
     guard = calibrated(model.eval())

@@ -173,7 +173,8 @@ class Result:
             return self._described()
         names = _FIELDS if self._threshold is None else _FIELDS + _DECIDED
         flagged = "" if self.is_ood is None else f", {int(to_numpy(self.is_ood).sum())} out-of-distribution"
-        return f"Result({len(self)} samples{flagged}: {', '.join(names)})"
+        count = "1 sample" if len(self) == 1 else f"{len(self)} samples"
+        return f"Result({count}{flagged}: {', '.join(names)})"
 
     def _described(self) -> str:
         """Return one line about the only sample."""

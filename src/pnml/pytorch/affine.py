@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal, NamedTuple
 
 import torch
@@ -42,7 +43,7 @@ def as_places(layer: nn.Module, entered: Tensor, output: Tensor) -> tuple[Tensor
         return (entered.flatten(1)[:, None], output.flatten(1)[:, None]) if whole else None
     if entered.shape[:-1] != output.shape[:-1]:
         return None
-    shape = (entered.shape[0], -1)
+    shape = (entered.shape[0], math.prod(entered.shape[1:-1]))  # a -1 would not do for no samples
     return entered.reshape(*shape, entered.shape[-1]), output.reshape(*shape, output.shape[-1])
 
 
