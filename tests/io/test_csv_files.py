@@ -48,6 +48,15 @@ def test_numbers_of_either_precision_are_read_back_exactly(dtype: Any, start: in
     np.testing.assert_array_equal(found, rows[start:])
 
 
+def test_float32_written_with_too_many_digits_is_read_as_float32(tmp_path: Path) -> None:
+    np.savetxt(tmp_path / "rows.csv", ROWS.astype(np.float32), delimiter=",", header="f0,f1,f2", comments="")
+    _, found = read_all(tmp_path / "rows.csv")
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, ROWS.astype(np.float32))
+    np.savetxt(tmp_path / "rows.csv", [[1e300, 1.0]], delimiter=",", header="f0,f1", comments="")
+    assert read_all(tmp_path / "rows.csv")[1].tolist() == [[1e300, 1.0]]
+
+
 LAYOUTS: list[dict[str, Any]] = [
     {"delimiter": ";"},
     {"delimiter": "\t"},

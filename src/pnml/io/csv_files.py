@@ -28,9 +28,10 @@ _FLOAT32_DIGITS = 9  # as many as a float32 needs
 def open_csv(path: Path, layers: Sequence[str] | None = None, columns: Sequence[str] | None = None) -> RowReader:
     """Open a ``.csv`` whose columns of numbers are the features, in order; ``id`` is optional, and text is left out.
 
-    A first column without a name, as pandas writes its index, is the id if no column has that name. Numbers of no more
-    than nine digits are read as float32, others as float64. It holds embeddings alone: naming ``layers`` raises
-    ``ValueError``.
+    A first column without a name, as pandas writes its index, is the id if no column has that name. If the numbers of
+    the first 256 rows are float32, or have no more than nine digits, all are read as float32, else as float64.
+
+    It holds embeddings alone: naming ``layers`` raises ``ValueError``.
 
     Args:
         path: the file.
@@ -98,11 +99,26 @@ def _may_be_number(first: tuple[list[int], list[list[str]]] | None, number: int)
 
 
 def _precision(table: CsvRecords, numbers: Sequence[int]) -> type[np.floating[Any]]:
-    """Return float32 where the first rows have no more digits than it takes to write one, float64 otherwise."""
+    """Return float32 where the first rows are such numbers, or have no more digits than it takes to write one.
+
+    What was float32 has to be scored as such: its rounding errors are no signal.
+    """
     for _, cells in table.rows(0, _SAMPLE):
-        digits = max(_significant_digits(row[number]) for row in cells for number in numbers)
-        return np.float32 if digits <= _FLOAT32_DIGITS else np.float64
+        chosen = [row[number] for row in cells for number in numbers]
+        if max(map(_significant_digits, chosen)) <= _FLOAT32_DIGITS or all(map(_is_float32, chosen)):
+            return np.float32
+        break
     return np.float64
+
+
+def _is_float32(cell: str) -> bool:
+    """Return whether a cell is, digit for digit, a number that float32 has.
+
+    >>> _is_float32("1.000000014901161194e-01"), _is_float32("0.1")
+    (True, False)
+    """
+    with np.errstate(over="ignore"):
+        return _is_number(cell) and float(np.float32(float(cell))) == float(cell)
 
 
 def _significant_digits(cell: str) -> int:
