@@ -199,12 +199,14 @@ def test_values_that_are_not_finite_are_named_and_change_nothing() -> None:
     before = scores(detector)
     bad = [layer.copy() for layer in FRESH]
     bad[1][11, 2] = np.nan
-    for method in (detector.score, detector.partial_fit, detector.fit):
+    for method in (detector.calibrate, detector.partial_fit, detector.fit):
         with pytest.raises(ValueError, match="row 11 holds nan in column 14"):
             method(bad[0], features=bad[1:])
     for rows in (bad, [layer.astype(np.float32) for layer in bad]):
-        with pytest.raises(ValueError, match="row 11 holds nan in column 14"):
-            scores(detector, rows)
+        result = detector(rows[0], features=rows[1:])
+        assert np.flatnonzero(np.isnan(result.regret)).tolist() == [11]
+        assert result.is_ood is not None
+        assert result.is_ood[11], "flagged where it cannot be scored"
     assert detector.threshold is not None
     np.testing.assert_array_equal(scores(detector), before)
 
