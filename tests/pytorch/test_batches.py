@@ -158,6 +158,25 @@ def test_one_batch_is_no_loader() -> None:
         pnml.guard(mlp()).fit({"x": X, "y": Y}, progress=False)
 
 
+@pytest.mark.parametrize("loader", [None, 3, "train"])
+def test_what_is_no_loader_is_refused(loader: Any) -> None:
+    with pytest.raises(TypeError, match=f"got {type(loader).__name__}: pass a DataLoader or a list"):
+        pnml.guard(mlp()).fit(loader, progress=False)
+
+
+@pytest.mark.parametrize("samples", [list(X), [(x, 0) for x in X]])
+def test_samples_without_batches_say_what_to_pass(samples: Any) -> None:
+    with pytest.raises(ValueError, match=r"shape \(5,\), as for one sample .* DataLoader\(dataset, batch_size=128\)"):
+        pnml.guard(mlp()).fit(samples, progress=False)
+
+
+def test_arrays_say_how_to_make_them_tensors() -> None:
+    with pytest.raises(TypeError, match=r"yielded ndarray: .* inputs=lambda batch: torch\.as_tensor\(batch\)\)"):
+        pnml.guard(mlp()).fit([X.numpy()], progress=False)
+    guard = pnml.guard(mlp(), inputs=torch.as_tensor).fit([X.numpy()], progress=False)
+    assert torch.equal(guard(X).regret, regret_of_x())
+
+
 def test_empty_batches_among_others_are_passed_over() -> None:
     expected = regret_of_x()
     guard = pnml.guard(mlp()).fit([X[:0], X, X[:0]], progress=False)

@@ -36,6 +36,8 @@ def as_loader(loader: Any) -> Iterable[Any]:
         raise TypeError(f"expected a loader of batches, got a tensor of shape {tuple(loader.shape)}: wrap it, [x]")
     if hasattr(loader, "keys"):
         raise TypeError(f"expected a loader of batches, got one batch with {list(loader.keys())}: wrap it, [batch]")
+    if isinstance(loader, str) or (not hasattr(loader, "__iter__") and not hasattr(loader, "__getitem__")):
+        raise TypeError(f"expected a loader of batches, got {type(loader).__name__}: pass a DataLoader or a list")
     if isinstance(loader, Dataset):
         return DataLoader(loader, batch_size=DATASET_BATCH)
     return loader  # type: ignore[no-any-return]
@@ -106,9 +108,10 @@ def _split(batch: Any, forward: _Forward) -> Arguments:
         return _by_name(batch, forward)
     if isinstance(batch, (tuple, list)) and batch:
         return _by_position(list(batch), forward)
+    example = "torch.as_tensor(batch)" if hasattr(batch, "__array__") else "batch.x"
     raise TypeError(
         f"the loader yielded {type(batch).__name__}: expected a tensor, a tuple of inputs and a label, or a dict of "
-        f"keyword arguments. {_WAY_OUT.format(example='batch.x')}"
+        f"keyword arguments. {_WAY_OUT.format(example=example)}"
     )
 
 

@@ -57,6 +57,11 @@ def diagnosis(
             "the model is scripted or traced, and does not show what passes through its layers: guard the module that "
             f"it was made from, and script that one's graph.{WAY_OUT}"
         )
+    if seen.answer.ndim == 1 and seen.answer.shape[0] > 1 and named is None and not not_affine:
+        return HeadNotFoundError(
+            f"the model answered with shape {tuple(seen.answer.shape)}, as for one sample without an axis of samples: "
+            f"pass batches, DataLoader(dataset, batch_size=128), or x[None] for one sample.{WAY_OUT}"
+        )
     if members := _members(modules, seen):
         return HeadNotFoundError(
             f"the model averages or adds up several outputs of linear layers, {members}: an ensemble is not one linear "
