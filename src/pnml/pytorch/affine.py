@@ -96,8 +96,9 @@ def affine_of(layer: nn.Module, x: Tensor, z: Tensor) -> tuple[Affine, Source] |
 
 
 def _agrees(affine: Affine, x: Tensor, z: Tensor, tolerance: float, size: Tensor) -> bool:
+    weight, bias = (part.to(x.device, torch.float32) for part in affine)
     with torch.autocast(x.device.type, enabled=False):
-        plain = nn.functional.linear(x.float(), affine.weight.float(), affine.bias.float())
+        plain = nn.functional.linear(x.float(), weight, bias)
     return bool(torch.allclose(plain, z.float(), rtol=tolerance, atol=tolerance * float(size)))
 
 
@@ -106,8 +107,8 @@ def _probe(layer: nn.Module, like: Tensor) -> Affine | None:
     ahead, back = [], []
     try:
         for part in torch.split(torch.eye(like.shape[1], dtype=like.dtype, device=like.device), _PROBES):
-            ahead.append(layer(part).double())
-            back.append(layer(-part).double())
+            ahead.append(layer(part).cpu().double())
+            back.append(layer(-part).cpu().double())
     except Exception:  # noqa: BLE001 - whatever a layer raises that does not take plain rows
         return None
     if ahead[0].ndim != 2:

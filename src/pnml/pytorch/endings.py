@@ -41,7 +41,8 @@ class Ending:
         """Return the logits (..., C) of the head's output."""
         if self.scale is None or self.shift is None:
             return z
-        return (z * self.scale.to(z.device) + self.shift.to(z.device)).to(z.dtype)
+        wide = _wide(z)
+        return (wide * self.scale.to(wide) + self.shift.to(wide)).to(z.dtype)
 
     def places_taken(self, z: Tensor, answer: Tensor) -> tuple[Tensor, Tensor]:
         """Return which place each answer (n, C) is of, (n,), and how far it is from it, (n,)."""
@@ -127,9 +128,9 @@ def is_close(made: Tensor, answer: Tensor, logits: Tensor, eps: float) -> bool:
     kept = answer.isfinite().all(dim=1) & made.isfinite().all(dim=1) & logits.isfinite().all(dim=1)
     if not bool(kept.any()):
         return False
-    made, answer, logits = made[kept].double(), answer[kept], logits[kept]
+    made, answer, logits = (part[kept].cpu().double() for part in (made, answer, logits))  # not every device has it
     size = max(float(logits.abs().max()), float(answer.abs().max()))
     slack = (32 if eps < 1e-5 else 4) * eps * size
     if bool(((answer >= 0) & (answer <= 1)).all()):
         slack = min(slack, 0.001)
-    return bool((made - answer.double()).abs().max() <= max(slack, 4 * eps))
+    return bool((made - answer).abs().max() <= max(slack, 4 * eps))

@@ -164,9 +164,9 @@ class _Finder:
             answers = [self.passes.run_replaced(name, row) for row in (torch.zeros_like(ramp), ramp)]
             if any(by_place(answer, module).shape[-1] != width for answer in answers):
                 continue
-            first, second = (by_place(answer, module).reshape(-1, width)[0].double() for answer in answers)
+            first, second = (by_place(answer, module).reshape(-1, width)[0].cpu().double() for answer in answers)
             for function in _FUNCTIONS:
-                found = scale_and_shift(function, first, second, ramp.double())
+                found = scale_and_shift(function, first, second, ramp.cpu().double())
                 calls = () if found is None else self._called(name, seen.calls[name])
                 matches = [] if found is None else list(self._explain(seen, calls, *found))
                 if matches and matches[0].ending.function == function:

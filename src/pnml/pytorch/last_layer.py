@@ -177,7 +177,7 @@ def with_zero_class(affine: Affine) -> Affine:
 
 def check_same_head(detector: Detector, affine: Affine) -> None:
     """Raise ``ValueError`` unless a detector was fitted for this last layer, in whatever precision."""
-    weight, bias = (part.double().cpu() for part in affine)
+    weight, bias = (part.cpu().double() for part in affine)
     fitted = torch.from_numpy(detector.weight), torch.from_numpy(detector.bias)
     same = all(
         mine.shape == theirs.shape and bool((mine - theirs).abs().max() <= 0.02 * theirs.abs().max())
