@@ -106,7 +106,7 @@ def test_parts_and_copies_keep_every_field() -> None:
     np.testing.assert_array_equal(part.regret, result.regret[3:5])
     assert set(part.to_table()) == set(result.to_table())
     assert "20 samples" in repr(result)
-    assert "1 samples" in repr(result[0]), "there is no single class to name"
+    assert "1 sample," in repr(result[0]), "there is no single class to name"
 
 
 def test_thresholds_by_prediction_are_by_the_strongest_label() -> None:
