@@ -104,11 +104,14 @@ def about_class_means(
     everyone, anyone = np.zeros(len(labels), dtype=int), np.zeros(len(guessed), dtype=int)
     h, typical = _leverage(rows[0], labels, asked[0], guessed, ridge=ridges[0], n_classes=len(bias))
     background, _ = _leverage(rows[0], everyone, asked[0], anyone, ridge=ridges[1], n_classes=1)
-    shares = [h**2 / background]
-    for layer, of_x, ridge in zip(rows[1:], asked[1:], ridges[2:], strict=True):
-        h, of_layer = _leverage(layer, labels, of_x, guessed, ridge=ridge, n_classes=len(bias))
-        middle, limit = np.median(of_layer), np.quantile(of_layer, 0.98)
-        shares.append(2 * np.median(typical) * np.maximum(h - limit, 0) / (limit - middle))
+    own = 0.3 * np.sqrt(h / np.median(typical)) * (h / background) ** 2
+    shares = [own]
+    if len(rows) > 1:
+        pairs = [(h, typical)]
+        for layer, of_x, ridge in zip(rows[1:], asked[1:], ridges[2:], strict=True):
+            pairs.append(_leverage(layer, labels, of_x, guessed, ridge=ridge, n_classes=len(bias)))
+        shares = list(_excess(*(np.stack(part) for part in zip(*pairs, strict=True))))
+        shares[0] = shares[0] + own
     leverage = np.sum(shares, axis=0)
     p = believed(logits, "auto")
     genie = p / (p + p ** (leverage / (1 + leverage))[:, None] * (1 - p))
@@ -122,6 +125,23 @@ def about_class_means(
         "leverage_by_layer": np.stack(shares, axis=1),
         "regret": np.log(genie.sum(axis=1)),
     }
+
+
+def _excess(h: Matrix, typical: Matrix) -> Matrix:
+    """Give what every layer (rows) adds to the leverages h of samples (columns), compared with left-out ones."""
+    layers, k = typical.shape
+    floor = 0.01 / k
+    known, asked = np.log(np.maximum(typical, floor)), np.log(np.maximum(h, floor))
+    middle, wide = np.median(known, axis=1)[:, None], known.std(axis=1)[:, None]
+    together = (k * np.corrcoef(known) + layers * np.eye(layers)) / (k + layers)
+    above = [np.maximum((logs - middle) / wide, 0) for logs in (known, asked)]
+    forms = [z * np.linalg.solve(together, z) for z in above]
+    form, mean = (np.quantile(sums, 0.95) for sums in (forms[0].sum(axis=0), above[0].mean(axis=0)))
+    parts = [f / form + z / layers / mean for f, z in zip(forms, above, strict=True)]
+    s, limit = parts[1].sum(axis=0), np.quantile(parts[0].sum(axis=0), 0.9)
+    excess = np.maximum(s - limit, 0) / (limit - np.median(parts[0].sum(axis=0)))
+    positive = np.maximum(parts[1], 0)
+    return np.asarray(0.2 * excess * positive / np.maximum(positive.sum(axis=0), 0.1))
 
 
 def _directions(rows: Matrix) -> Matrix:

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from oracles import about_class_means
 from pnml import Detector
-from pnml.core.depth import LEVEL, SMALLEST_BACKGROUND, leverages
-from pnml.core.joined import Joined, joined_shares
+from pnml.core.depth import leverages, leverages_of_few
+from pnml.core.joined import Joined
+from pnml.core.profile import LEVEL
 
 from .strategies import Matrix, modest, seeds
 
@@ -98,14 +99,13 @@ def test_what_is_strange_in_one_layer_has_its_share_from_there(strange: int) -> 
     rows[strange] = np.asarray(rng.normal(size=rows[strange].shape))
     result = ask(detector, rows)
     shares = result.leverage_by_layer / result.leverage_by_layer.sum(axis=1, keepdims=True)
-    assert np.median(shares[:, strange]) > 0.75
+    assert np.median(shares[:, strange]) > 0.5
     assert (result.regret > plain).mean() > 0.9
 
 
 def test_layers_are_silent_about_samples_like_the_training_set() -> None:
     fresh = ask(fitted(n=2000), network(1, 2000)).leverage_by_layer[:, 1:]
-    quiet = (fresh == 0).mean(axis=0)
-    np.testing.assert_allclose(quiet, LEVEL, atol=0.02)
+    assert (fresh == 0).all(axis=1).mean() == pytest.approx(LEVEL, abs=0.03)
 
 
 def test_a_score_does_not_depend_on_the_rest_of_the_batch() -> None:
@@ -224,7 +224,7 @@ def test_one_product_for_all_layers_gives_the_shares_of_one_a_layer() -> None:
         classes = torch.tensor(np.arange(100) % CLASSES)
         _, _, *constants = model.constants.to(x)
         expected = leverages(x, embeddings, classes, constants, depth).shares
-        found = joined_shares(x, classes, Joined(depth).constants.to(x), SMALLEST_BACKGROUND)
+        found = leverages_of_few(x, classes, Joined(depth))
         np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
 
 

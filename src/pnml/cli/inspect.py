@@ -1,5 +1,6 @@
 """``pnml inspect``: what a detector file holds."""
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.text import Text
@@ -87,16 +88,16 @@ def _layers_as_facts(held: Detector) -> list[Facts]:
     geometry = held.geometry
     if geometry is None:
         return []
-    names, limits = layer_labels(held.layer_names), (None, *geometry.depth.limits)
+    names = layer_labels(held.layer_names)
     return [
         {
             "name": name,
             "width": scatter.means.shape[1],
             "parameters": float(scatter.freedom),
             "ridge": float(scatter.ridge),
-            "limit": None if limit is None else float(limit),
+            "typical_leverage": float(np.median(scatter.typical)),
         }
-        for name, scatter, limit in zip(names, geometry.scatters, limits, strict=True)
+        for name, scatter in zip(names, geometry.scatters, strict=True)
     ]
 
 
@@ -105,12 +106,11 @@ def _layers(held: Detector) -> dict[str, str]:
     layers = _layers_as_facts(held)
     if not layers:
         return {}
-    rows = [("layer", "width", "parameters", "ridge", "limit")]
+    rows = [("layer", "width", "parameters", "ridge", "leverage")]
     for layer in layers:
-        limit = "none" if layer["limit"] is None else f"{layer['limit']:.3g}"
         numbers = f"{layer['width']:,}", f"{layer['parameters']:,.1f}", f"{layer['ridge']:.3g}"
-        rows.append((layer["name"], *numbers, limit))
-    words = "parameters in effect, the ridge, and the leverage above which an earlier layer has a say"
+        rows.append((layer["name"], *numbers, f"{layer['typical_leverage']:.3g}"))
+    words = "parameters in effect, the ridge, and the median leverage of training rows"
     return {"layers": "\n".join([words, *aligned(rows)])}
 
 

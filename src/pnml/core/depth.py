@@ -4,14 +4,19 @@
 linear in the concatenation of all layers: the theorem holds with the leverage of that concatenation. With its
 correlation taken block-diagonal, one block a layer, leverages add.
 
-**Only the excess.** In the bulk of the training rows, the leverage of an early layer varies with what has nothing to do
-with classes, and adding it would drown the embedding's. So a layer has a say where it is stranger than 98 % of the
-training rows, each left out of the fit. A sample as far above that limit as the limit is above the median adds twice
-the leverage of a typical embedding, one twice as far adds twice as much as that.
+**Only the excess.** The leverages of all layers are compared with those of training rows, and what exceeds them is
+added (:mod:`pnml.core.profile`).
 
-**Relative.** The leverage of the embedding about the mean of its class is multiplied by its ratio to the leverage about
-the mean of all training rows: a direction in which all classes vary alike says little about any of them. This factor is
-a heuristic, about 1 for known samples; it comes from relative Mahalanobis distances.
+**Relative.** The leverage of the embedding about the mean of its class is taken relative to the leverage about the mean
+of all training rows: a direction in which all classes vary alike says little about any of them. The square of this
+ratio, about 1 for known samples, is a factor of the leverage. The idea comes from relative Mahalanobis distances.
+
+**The weight of a sample.** Leverages fall like 1/N, and the regret of the theorem, which bends where they are about 1,
+would become a plain product of leverage and uncertainty. A learner may give the new sample a weight, as if it had come
+w times: its leverage is then w h. Here the weight is such that a typical training row, left out, has the leverage 0.3
+whatever N is, and falls with the distance, so that it is the distance √h that counts, not its square.
+
+Ratio, weight and excess are heuristics, chosen by measurement; see research/deep-regret.md.
 """
 
 from __future__ import annotations
@@ -24,7 +29,9 @@ import numpy as np
 
 from pnml.backend.arrays import namespace
 from pnml.backend.rows import SMALLEST_NORM, row_norms
+from pnml.core.joined import joined_leverages
 from pnml.core.model import Depth, Layer
+from pnml.core.profile import Profile, shares
 from pnml.core.scatter import Scatter
 from pnml.core.subspace import leverage_inside
 
@@ -33,18 +40,15 @@ if TYPE_CHECKING:
 
     from pnml.backend.arrays import Array
     from pnml.core.correlation import Correlation
+    from pnml.core.joined import Joined
 
-LEVEL = 0.98
-"""The share of training rows, each left out of the fit, whose leverage leaves a layer silent."""
-
-SLOPE = 2.0
-"""What a layer adds for a sample as far above its limit as the limit is above the median: so many times the leverage of
-a typical embedding."""
+WEIGHT = 0.3
+"""The leverage of a typical training row, left out of the fit."""
 
 PER_SCATTER = 3  # constants of a scatter: means, whitening, shares of a row
 SMALLEST_BACKGROUND = 1e-30
 """The leverage about the mean of all rows is taken for no less, so that the ratio to it stays finite."""
-_SMALLEST_LIMIT = 1e-9  # times 1/N, for layers that are the same for all training rows
+_SMALLEST_TYPICAL = 1e-9  # times 1/N, for embeddings that are the same for all training rows
 
 
 class Leverages(NamedTuple):
@@ -83,13 +87,12 @@ class Geometry:
         )
         overall = self.background
         background = Layer(0, embedding.stop, overall.means, overall.subspace, overall.row_shares)
-        typical = float(np.median(self.scatters[0].typical))
-        medians = [float(np.median(s.typical)) for s in self.scatters[1:]]
-        limits = [max(float(np.quantile(s.typical, LEVEL)), _SMALLEST_LIMIT / s.count) for s in self.scatters[1:]]
-        slopes = [
-            SLOPE * typical * high / max(high - low, 1e-6 * high) for high, low in zip(limits, medians, strict=True)
-        ]
-        return Depth(embedding, background, tuple(layers), tuple(limits), tuple(slopes))
+        first = self.scatters[0]
+        typical = max(float(np.median(first.typical)), _SMALLEST_TYPICAL / first.count)
+        profile = None
+        if layers:
+            profile = Profile.fit(np.stack([s.typical for s in self.scatters], axis=1), first.count)
+        return Depth(embedding, background, typical, tuple(layers), profile)
 
 
 def fit_geometry(correlation: Correlation) -> Geometry:
@@ -123,7 +126,8 @@ def leverages(
         x: rows as they came, shape (n, M of all layers).
         embeddings: their first layer, scaled to norm 1, shape (n, M).
         classes: the predicted classes, shape (n,).
-        constants: of every scatter of ``depth`` in turn, its means, whitening and shares of a row.
+        constants: of every scatter of ``depth`` in turn, its means, whitening and shares of a row; then those of its
+            profile, if it has one.
         depth: which layers there are.
         as_if_unseen: the rows are training rows, to be scored as if each had been left out of the fit.
     """
@@ -141,10 +145,34 @@ def leverages(
             h = a * spread / (1 - spread)
         raw.append(h)
         centred.append(d)
-    shares = [raw[0] * (raw[0] / xp.clip(raw[1], SMALLEST_BACKGROUND, None))]
-    for h, limit, slope in zip(raw[2:], depth.limits, depth.slopes, strict=True):
-        shares.append(slope * xp.clip(h / limit - 1, 0, None))
-    return Leverages(xp.stack(shares, axis=1), raw, centred)
+    embedding, background, *layers = raw
+    own = embedding_share(embedding, background, depth.typical)
+    if depth.profile is None:
+        return Leverages(own[:, None], raw, centred)
+    profile = tuple(constants[PER_SCATTER * len(depth.scatters) :])
+    return Leverages(added(own, shares(xp.stack([embedding, *layers], axis=1), depth.profile, profile)), raw, centred)
+
+
+def leverages_of_few(x: Array, classes: Array, joined: Joined) -> Array:
+    """Compute the shares of every layer in the leverage by one product for all layers, shape (n, 1 + L)."""
+    constants, depth = joined.constants.to(x), joined.depth
+    h = joined_leverages(x, classes, constants)
+    own = embedding_share(h[:, 0], h[:, -1], depth.typical)
+    if depth.profile is None:
+        return own[:, None]
+    return added(own, shares(h[:, :-1], depth.profile, constants[-len(depth.profile.arrays) :]))
+
+
+def embedding_share(h: Array, background: Array, typical: float) -> Array:
+    """Return the leverage of embeddings, given that about the mean of their class and that about the mean of all."""
+    xp = namespace(h)
+    ratio = h / xp.clip(background, SMALLEST_BACKGROUND, None)
+    return WEIGHT * xp.sqrt(h / typical) * ratio * ratio
+
+
+def added(own: Array, of_layers: Array) -> Array:
+    """Add the leverage of embeddings (n,) to the first column of what the layers add, (n, 1 + L)."""
+    return namespace(own).concat([(own[:, None] + of_layers[:, :1]), of_layers[:, 1:]], axis=1)
 
 
 def _to_unit_norm(x: Array) -> Array:

@@ -20,10 +20,10 @@ from pnml.core.subspace import Subspace
 if TYPE_CHECKING:
     from pnml.core.detector import Detector
 
-KIND, VERSION = "pnml.detector", 2
+KIND, VERSION = "pnml.detector", 3
 
 Arrays = dict[str, np.ndarray[Any, Any]]
-_SCATTER = ("eigenvalues", "eigenvectors", "typical")
+_SCATTER = ("eigenvalues", "eigenvectors", "left_out")
 _BACKGROUND = "background"
 
 
@@ -65,7 +65,8 @@ def to_state(detector: Detector) -> tuple[Arrays, dict[str, Any]]:
     else:
         arrays |= {"class_counts": correlation.class_counts, "class_sums": correlation.class_sums}
         for key, scatter in _named(geometry):
-            arrays |= {f"{name}.{key}": getattr(scatter, name) for name in _SCATTER}
+            arrays |= {f"eigenvalues.{key}": scatter.eigenvalues, f"eigenvectors.{key}": scatter.eigenvectors}
+            arrays[f"left_out.{key}"] = scatter.typical
         info["ridges"] = {key: scatter.ridge for key, scatter in _named(geometry)}
     if correlation.sample is not None:
         arrays |= correlation.sample.arrays()
@@ -89,6 +90,8 @@ def from_state(arrays: Arrays, info: dict[str, Any]) -> State:
     """Return what :func:`to_state` was given."""
     geometry, subspace, classes = None, None, None
     if "ridges" in info:
+        if f"left_out.{_BACKGROUND}" not in arrays:
+            raise ValueError("the detector's file has format 2, which no release wrote: fit the detector again")
         classes = arrays["class_counts"], arrays["class_sums"]
         geometry = _restored(arrays, info["ridges"])
         matrices = [

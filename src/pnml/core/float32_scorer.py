@@ -22,7 +22,8 @@ import numpy as np
 from pnml.backend.arrays import DeviceConstants, is_recorded, namespace, precision
 from pnml.backend.rows import by_chunk, squares
 from pnml.core import theorem
-from pnml.core.depth import leverages
+from pnml.core.depth import embedding_share, leverages
+from pnml.core.profile import error_of_excess
 from pnml.core.subspace import leverage, xtg
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ LARGEST_ERROR = 0.01
 
 _SMALLEST_REGRET = 1e-30  # below it, float32 runs out of exponents
 _ROUNDING = 2.0**-24
+_LARGEST_OF_ROOT = 0.02  # relative error of the root of a leverage, for the bounds below to hold
 _SAFE_LOGIT = 50.0  # exp of ± this neither overflows nor vanishes in float32, nor does the sum over classes
 
 
@@ -72,7 +74,7 @@ class Float32Scorer:
                 floor * math.sqrt(s.count / max(1, s.rank))
                 for floor, s in zip(self._floors[:2], self._subspaces[:2], strict=False)
             ]
-            self.typical_error = float(2 * (errors[0] + floors[0]) + errors[1] + floors[1])
+            self.typical_error = float(2.5 * (errors[0] + floors[0]) + 2 * (errors[1] + floors[1]))
 
     @property
     def _subspaces(self) -> list[Subspace]:
@@ -146,13 +148,17 @@ class Float32Scorer:
         # The relative error r of every √h, and what they make of the error of h.
         parts = zip(found.raw, found.centred, reach, self._floors, strict=True)
         errors = [(xp.abs(d) @ c + floor) / xp.sqrt(xp.clip(raw, 1e-35, None)) for raw, d, c, floor in parts]
-        error = found.shares[:, 0] * (4.2 * errors[0] + 2.1 * errors[1])
-        for number, (limit, slope) in enumerate(zip(depth.limits, depth.slopes, strict=True)):
-            grown = found.raw[number + 2] * errors[number + 2] * (2 + errors[number + 2])
-            silent = found.raw[number + 2] + grown < limit
-            error = error + xp.where(silent, xp.zeros_like(grown), slope / limit * grown)
+        own = embedding_share(found.raw[0], found.raw[1], depth.typical)
+        error = own * (5.5 * errors[0] + 4.5 * errors[1])  # √h h² / h_0², for r below 0.02
+        trusted = certain & (errors[0] < _LARGEST_OF_ROOT) & (errors[1] < _LARGEST_OF_ROOT)
+        if depth.profile is not None:
+            h_of_layers = xp.stack([found.raw[0], *found.raw[2:]], axis=1)
+            r = xp.stack([errors[0], *errors[2:]], axis=1)
+            grown, known = error_of_excess(h_of_layers, r, depth.profile, tuple(scatters[-len(depth.profile.arrays) :]))
+            error = error + grown
+            trusted &= known
         allowed = self._allowed_error(self._error_per_norm, steepness)
-        trusted = (error <= allowed * h) & certain & (errors[0] < 0.1) & (errors[1] < 0.1)
+        trusted &= error <= allowed * h
         trusted &= (regret > _SMALLEST_REGRET) & (allowed > 0) & _are_safe(squared_norms)
         for layer in depth.layers:
             trusted &= _are_safe(squares(x[:, layer.start : layer.stop]))

@@ -36,7 +36,7 @@ class Joined:
 
     @cached_property
     def constants(self) -> DeviceConstants:
-        """For arrays of any library: see the names in :func:`joined_shares`."""
+        """For arrays of any library: see the names in :func:`joined_leverages`, then the arrays of the profile."""
         layers = (self.depth.embedding, *self.depth.layers)
         background = self.depth.background
         members = np.zeros((layers[-1].stop, len(layers)))
@@ -51,25 +51,21 @@ class Joined:
         means = np.concatenate([layer.means for layer in layers], axis=1)
         offsets = np.zeros((len(means), ends[-1]))  # of the background, whose mean is that of all classes
         offsets[:, ends[-2] :] = (self.depth.embedding.means - background.means) @ background.subspace.whitening
-        limits, slopes = np.array([*self.depth.limits, 1.0]), np.array([*self.depth.slopes, 0.0])
-        return DeviceConstants(members, means, whitening, offsets, totals, limits, slopes)
+        profile = () if self.depth.profile is None else self.depth.profile.arrays
+        return DeviceConstants(members, means, whitening, offsets, totals, *profile)
 
 
-def joined_shares(x: Array, classes: Array, constants: Sequence[Array], smallest: float) -> Array:
-    """Return the shares of every layer in the leverage of rows, shape (n, 1 + L).
+def joined_leverages(x: Array, classes: Array, constants: Sequence[Array]) -> Array:
+    """Return the leverages of rows: of the embedding, of every earlier layer, of the background, shape (n, 2 + L).
 
     Args:
         x: rows as they came, shape (n, M of all layers).
         classes: the predicted classes, shape (n,).
         constants: of :class:`Joined`, in the library, on the device and in the dtype of ``x``.
-        smallest: the leverage of the background is taken for no less.
     """
-    members, means, whitening, offsets, totals, limits, slopes = constants
+    members, means, whitening, offsets, totals, *_ = constants
     xp = namespace(x)
     squared_norms = (x * x) @ members
     scale = 1 / xp.sqrt(xp.where(squared_norms > 0, squared_norms, xp.ones_like(squared_norms)))
     y = (x * (scale @ members.T) - means[classes]) @ whitening + offsets[classes]
-    h = (y * y) @ totals  # of the embedding, the layers, the background
-    embedding = h[:, :1]
-    excess = slopes * xp.clip(h[:, 1:] / limits - 1, 0, None)  # the last is the background's, with slope 0
-    return xp.concat([embedding * embedding / xp.clip(h[:, -1:], smallest, None), excess[:, :-1]], axis=1)
+    return (y * y) @ totals

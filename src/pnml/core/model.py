@@ -12,6 +12,7 @@ from pnml.backend.arrays import DeviceConstants
 from pnml.core.joined import Joined
 
 if TYPE_CHECKING:
+    from pnml.core.profile import Profile
     from pnml.core.subspace import Subspace
 
 Matrix = np.ndarray[Any, Any]
@@ -40,21 +41,21 @@ class Layer:
 class Depth:
     """What the leverage takes from the classes, from the whole training set and from earlier layers.
 
-    The leverage of a sample is ``h_e · h_e / h_0 + Σ_l slope_l · max(0, h_l / limit_l − 1)``.
+    The leverage of a sample is ``0.3 √(h_e / typical) (h_e / h_0)²``, and what the profile of its layers adds.
 
     Attributes:
         embedding: h_e is the leverage of the embedding about the mean of the predicted class.
         background: h_0 is that about the mean of all rows: one class.
-        layers: h_l are the leverages of earlier layers about the mean of the predicted class.
-        limits: the leverage above which a layer has a say, one a layer.
-        slopes: how much it then says, one a layer.
+        typical: the median of h_e over training rows, each left out.
+        layers: the scatters of earlier layers about the means of the classes.
+        profile: what the leverages of all layers are compared with; None without earlier layers.
     """
 
     embedding: Layer
     background: Layer
+    typical: float
     layers: tuple[Layer, ...] = ()
-    limits: tuple[float, ...] = ()
-    slopes: tuple[float, ...] = ()
+    profile: Profile | None = None
 
     @property
     def scatters(self) -> tuple[Layer, ...]:
@@ -125,12 +126,14 @@ class ScoringModel:
     def constants(self) -> DeviceConstants:
         """For arrays of any library: the centred head, then the whitening and the null space of the embedding.
 
-        With ``depth``, instead of the latter, the means, the whitening and the shares of a row of each of its scatters.
+        With ``depth``, instead of the latter, the means, the whitening and the shares of a row of each of its scatters,
+        and the arrays of its profile.
         """
         if self.depth is None:
             return DeviceConstants(*self.centred_head, self.subspace.whitening, self.subspace.null_space)
         scatters = [(s.means, s.subspace.whitening, s.row_shares) for s in self.depth.scatters]
-        return DeviceConstants(*self.centred_head, *(array for scatter in scatters for array in scatter))
+        profile = () if self.depth.profile is None else self.depth.profile.arrays
+        return DeviceConstants(*self.centred_head, *(array for scatter in scatters for array in scatter), *profile)
 
     @cached_property
     def joined(self) -> Joined | None:

@@ -55,7 +55,7 @@ class Scatter:
         row_shares: n/(n − 1) of each class, one row of the overall mean included, shape (C,): how much farther a row is
             from the mean of its class without it, and a little more as that moves the overall mean.
         count: the number N of rows.
-        typical: the leverages of training rows, each left out of the fit, ascending, shape (k,).
+        typical: the leverages of some training rows, each left out of the fit, in their order, shape (k,).
     """
 
     means: NDArray[np.float64]
@@ -100,7 +100,7 @@ class Scatter:
         lowest = FEATURE_NOISE**2 * max(float(np.trace(matrix)), total)  # N for rows of norm 1, and for rows of zeros
         ridge = choose_ridge(eigenvalues, squares, row_shares[classes], total, lowest=lowest)
         typical = left_out(squares @ (1 / (eigenvalues + ridge)), row_shares[classes])
-        return cls(means, eigenvalues, eigenvectors, ridge, row_shares, total, np.sort(typical))
+        return cls(means, eigenvalues, eigenvectors, ridge, row_shares, total, typical)
 
     @classmethod
     def restore(

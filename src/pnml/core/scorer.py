@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from pnml.backend.arrays import namespace
 from pnml.backend.rows import SMALLEST_NORM, by_chunk, row_norms, wide_dtype
 from pnml.core import theorem
-from pnml.core.depth import SMALLEST_BACKGROUND, leverages
-from pnml.core.joined import joined_shares
+from pnml.core.depth import leverages, leverages_of_few
 from pnml.core.subspace import leave_one_out, leverage, xtg
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ def compute_terms(
     else:
         classes, joined = xp.argmax(logits, axis=-1), model.joined
         if joined is not None and joined.serves(x) and not as_if_unseen:
-            shares = joined_shares(x, classes, joined.constants.to(x), SMALLEST_BACKGROUND)
+            shares = leverages_of_few(x, classes, joined)
         else:
             shares = leverages(x, embeddings, classes, geometry, model.depth, as_if_unseen=as_if_unseen).shares
     if not model.label_noise:

@@ -12,7 +12,7 @@ import pnml
 from oracles import NOISE, balanced_head
 from pnml import Detector
 from pnml.bench.methods import REGRETS, View
-from pnml.core.depth import LEVEL, SLOPE
+from pnml.core.profile import LEVEL, SLOPE
 
 from .synthetic import blobs, image_set, noise
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pnml.bench.methods.protocol import Method
-from pnml.core.depth import LEVEL, SLOPE
 from pnml.core.detector import Detector
+from pnml.core.profile import LEVEL, SLOPE
 
 if TYPE_CHECKING:
     from torch import Tensor

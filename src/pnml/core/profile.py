@@ -1,0 +1,149 @@
+"""How strange the layers of a sample are together: its profile over the depth of the network.
+
+In the bulk of the training rows, the leverage of an early layer varies with what has nothing to do with classes, and
+the leverages of layers vary together. So a sample's leverages are compared with those of training rows, each left out
+of the fit. With z_l how far the logarithm of a leverage is above the median, in standard deviations, 0 if it is below,
+and R the correlation of these logarithms, ::
+
+    s = zᵀR⁻¹z / (its 95 % quantile) + mean(z) / (its 95 % quantile)
+
+The first term sees a layer that stands out of the others, the second that all layers are strange at once. Only the
+*excess* of s over its 90 % quantile is added to the leverage, so that samples like the training set keep the regret of
+their embedding. It is divided among the layers as they contribute to s.
+
+All of this was chosen by measurement; see research/deep-regret.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pnml.backend.arrays import namespace
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pnml.backend.arrays import Array
+
+LEVEL = 0.9
+"""The share of training rows, each left out of the fit, about which the layers stay silent."""
+
+SLOPE = 0.2
+"""The leverage added for a sample whose s is as far above its limit as the limit is above the median."""
+
+_HIGH = 0.95  # the quantile that both terms of s are divided by
+_SMALLEST_SHARE = 0.01  # of a row: leverages below this share of 1/N are taken for equal
+_SMALLEST_SPREAD = 0.01  # of the logarithms of leverages, for layers that hardly vary
+_SMALLEST_QUANTILE = 0.1  # of mean(z), and of the limit above the median, for hardly any rows
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """What the leverages of P layers are compared with.
+
+    Attributes:
+        smallest: leverages below are taken for this one.
+        centre: the medians of their logarithms, shape (P,).
+        spread: the standard deviations of their logarithms, shape (P,).
+        mixing: R⁻¹ over the quantile of its form, shape (P, P).
+        push: what every z adds to s besides.
+        limit: of s, above which the layers have a say.
+        reach: how far the limit is above the median of s.
+    """
+
+    smallest: float
+    centre: NDArray[np.float64]
+    spread: NDArray[np.float64]
+    mixing: NDArray[np.float64]
+    push: float
+    limit: float
+    reach: float
+
+    @classmethod
+    def fit(cls, left_out: NDArray[np.float64], count: int) -> Profile:
+        """Learn from the leverages (k, P) of training rows that were left out of a fit on ``count`` rows.
+
+        >>> rows = np.random.default_rng(0).lognormal(size=(1000, 3))
+        >>> profile = Profile.fit(rows, 1000)
+        >>> bool(abs((profile.parts(rows).sum(axis=1) > profile.limit).mean() - 0.1) < 0.01)
+        True
+        """
+        rows, width = left_out.shape
+        smallest = _SMALLEST_SHARE / max(count, 1)
+        logs = np.log(np.maximum(left_out, smallest))
+        centre, spread = np.median(logs, axis=0), np.maximum(logs.std(axis=0), _SMALLEST_SPREAD)
+        centred = (logs - logs.mean(axis=0)) / spread
+        correlation = (centred.T @ centred + width * np.eye(width)) / (rows + width)  # P rows more, uncorrelated
+        inverse = np.linalg.inv((correlation + correlation.T) / 2)
+        z = np.maximum((logs - centre) / spread, 0)
+        form = max(float(np.quantile(((z @ inverse) * z).sum(axis=1), _HIGH)), _SMALLEST_QUANTILE * width)
+        push = 1 / (width * max(float(np.quantile(z.mean(axis=1), _HIGH)), _SMALLEST_QUANTILE))
+        s = (z * (z @ inverse / form + push)).sum(axis=1)
+        limit = float(np.quantile(s, LEVEL))
+        reach = max(limit - float(np.median(s)), _SMALLEST_QUANTILE)
+        return cls(smallest, centre, spread, inverse / form, push, limit, reach)
+
+    @property
+    def arrays(self) -> tuple[NDArray[np.float64], ...]:
+        """The constants that :func:`shares` takes in the library of its leverages."""
+        return self.centre, self.spread, self.mixing
+
+    def parts(self, h: Array) -> Array:
+        """Return what every layer contributes to s, given leverages of NumPy, shape (n, P)."""
+        return _parts(h, self, self.arrays)
+
+
+def shares(h: Array, profile: Profile, constants: tuple[Array, ...]) -> Array:
+    """Return what every layer adds to the leverage of n samples, shape (n, P).
+
+    Args:
+        h: the leverages of the layers, shape (n, P).
+        profile: what they are compared with.
+        constants: ``profile.arrays`` in the library, on the device and in the dtype of ``h``.
+    """
+    xp = namespace(h)
+    parts = _parts(h, profile, constants)
+    excess = xp.clip((parts.sum(-1)[:, None] - profile.limit) / profile.reach, 0, None)
+    raised = xp.clip(parts, 0, None)
+    return raised * (SLOPE * excess / xp.clip(raised.sum(-1)[:, None], _SMALLEST_QUANTILE, None))
+
+
+def standardise(h: Array, profile: Profile, constants: tuple[Array, ...]) -> Array:
+    """Return z, how far the logarithms of leverages (n, P) are above their medians; 0 if below."""
+    centre, spread, _ = constants
+    xp = namespace(h)
+    return xp.clip((xp.log(xp.clip(h, profile.smallest, None)) - centre) / spread, 0, None)
+
+
+def _parts(h: Array, profile: Profile, constants: tuple[Array, ...]) -> Array:
+    z = standardise(h, profile, constants)
+    return z * (z @ constants[2] + profile.push)
+
+
+def error_of_excess(h: Array, r: Array, profile: Profile, constants: tuple[Array, ...]) -> tuple[Array, Array]:
+    """Bound how far the sum of :func:`shares` is off where the roots of leverages are off by relative errors.
+
+    Args:
+        h: the leverages of the layers, shape (n, P).
+        r: the relative errors of their roots, shape (n, P).
+        profile: what they are compared with.
+        constants: ``profile.arrays`` in the library, on the device and in the dtype of ``h``.
+
+    Returns:
+        The bound, and whether it holds: whether every r is small, or its layer surely below its median; (n,) each.
+    """
+    xp = namespace(h)
+    centre, spread, mixing = constants
+    z = standardise(h, profile, constants)
+    highest = xp.log(xp.clip(h, profile.smallest, None)) + 2 * xp.log1p(r)
+    silent = (highest < centre) | (h * (1 + r) ** 2 < profile.smallest)
+    off = xp.where(silent, xp.zeros_like(r), 2.1 * r / spread)  # 2 |log(1 ± r)| ≤ 2.1 r for r ≤ 0.05
+    steep = 2 * xp.abs(z @ mixing) + profile.push
+    of_sum = (steep * off).sum(-1) + ((off @ xp.abs(mixing)) * off).sum(-1)
+    s = (z * (z @ mixing + profile.push)).sum(-1)
+    bound = SLOPE / profile.reach * of_sum
+    bound = xp.where(s + of_sum < profile.limit, xp.zeros_like(bound), bound)
+    return bound, xp.all(silent | (r < 0.05), axis=-1)
