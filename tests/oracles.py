@@ -103,15 +103,13 @@ def about_class_means(
     guessed = logits.argmax(axis=1) if guessed is None else guessed
     everyone, anyone = np.zeros(len(labels), dtype=int), np.zeros(len(guessed), dtype=int)
     h, typical = _leverage(rows[0], labels, asked[0], guessed, ridge=ridges[0], n_classes=len(bias))
-    background, _ = _leverage(rows[0], everyone, asked[0], anyone, ridge=ridges[1], n_classes=1)
+    background, of_all = _leverage(rows[0], everyone, asked[0], anyone, ridge=ridges[1], n_classes=1)
     own = 0.3 * np.sqrt(h / np.median(typical)) * (h / background) ** 2
-    shares = [own]
-    if len(rows) > 1:
-        pairs = [(h, typical)]
-        for layer, of_x, ridge in zip(rows[1:], asked[1:], ridges[2:], strict=True):
-            pairs.append(_leverage(layer, labels, of_x, guessed, ridge=ridge, n_classes=len(bias)))
-        shares = list(_excess(*(np.stack(part) for part in zip(*pairs, strict=True))))
-        shares[0] = shares[0] + own
+    pairs = [(h, typical), (background, of_all)]
+    for layer, of_x, ridge in zip(rows[1:], asked[1:], ridges[2:], strict=True):
+        pairs.append(_leverage(layer, labels, of_x, guessed, ridge=ridge, n_classes=len(bias)))
+    first, second, *others = _excess(*(np.stack(part) for part in zip(*pairs, strict=True)))
+    shares = [own + first + second, *others]
     leverage = np.sum(shares, axis=0)
     p = believed(logits, "auto")
     genie = p / (p + p ** (leverage / (1 + leverage))[:, None] * (1 - p))

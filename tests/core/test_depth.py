@@ -100,7 +100,7 @@ def test_what_is_strange_in_one_layer_has_its_share_from_there(strange: int) -> 
     result = ask(detector, rows)
     shares = result.leverage_by_layer / result.leverage_by_layer.sum(axis=1, keepdims=True)
     assert np.median(shares[:, strange]) > 0.5
-    assert (result.regret > plain).mean() > 0.9
+    assert (result.regret > plain).mean() > 0.8
 
 
 def test_layers_are_silent_about_samples_like_the_training_set() -> None:

@@ -89,10 +89,9 @@ class Geometry:
         background = Layer(0, embedding.stop, overall.means, overall.subspace, overall.row_shares)
         first = self.scatters[0]
         typical = max(float(np.median(first.typical)), _SMALLEST_TYPICAL / first.count)
-        profile = None
-        if layers:
-            profile = Profile.fit(np.stack([s.typical for s in self.scatters], axis=1), first.count)
-        return Depth(embedding, background, typical, tuple(layers), profile)
+        in_order = first, overall, *self.scatters[1:]
+        profile = Profile.fit(np.stack([s.typical for s in in_order], axis=1), first.count)
+        return Depth(embedding, background, typical, profile, tuple(layers))
 
 
 def fit_geometry(correlation: Correlation) -> Geometry:
@@ -127,7 +126,7 @@ def leverages(
         embeddings: their first layer, scaled to norm 1, shape (n, M).
         classes: the predicted classes, shape (n,).
         constants: of every scatter of ``depth`` in turn, its means, whitening and shares of a row; then those of its
-            profile, if it has one.
+            profile.
         depth: which layers there are.
         as_if_unseen: the rows are training rows, to be scored as if each had been left out of the fit.
     """
@@ -145,22 +144,14 @@ def leverages(
             h = a * spread / (1 - spread)
         raw.append(h)
         centred.append(d)
-    embedding, background, *layers = raw
-    own = embedding_share(embedding, background, depth.typical)
-    if depth.profile is None:
-        return Leverages(own[:, None], raw, centred)
     profile = tuple(constants[PER_SCATTER * len(depth.scatters) :])
-    return Leverages(added(own, shares(xp.stack([embedding, *layers], axis=1), depth.profile, profile)), raw, centred)
+    return Leverages(_shares(xp.stack(raw, axis=1), depth, profile), raw, centred)
 
 
 def leverages_of_few(x: Array, classes: Array, joined: Joined) -> Array:
     """Compute the shares of every layer in the leverage by one product for all layers, shape (n, 1 + L)."""
     constants, depth = joined.constants.to(x), joined.depth
-    h = joined_leverages(x, classes, constants)
-    own = embedding_share(h[:, 0], h[:, -1], depth.typical)
-    if depth.profile is None:
-        return own[:, None]
-    return added(own, shares(h[:, :-1], depth.profile, constants[-len(depth.profile.arrays) :]))
+    return _shares(joined_leverages(x, classes, constants), depth, constants[-len(depth.profile.arrays) :])
 
 
 def embedding_share(h: Array, background: Array, typical: float) -> Array:
@@ -170,9 +161,17 @@ def embedding_share(h: Array, background: Array, typical: float) -> Array:
     return WEIGHT * xp.sqrt(h / typical) * ratio * ratio
 
 
-def added(own: Array, of_layers: Array) -> Array:
-    """Add the leverage of embeddings (n,) to the first column of what the layers add, (n, 1 + L)."""
-    return namespace(own).concat([(own[:, None] + of_layers[:, :1]), of_layers[:, 1:]], axis=1)
+def _shares(h: Array, depth: Depth, profile: tuple[Array, ...]) -> Array:
+    """Return the shares (n, 1 + L) of the embedding and the layers in the leverage.
+
+    Args:
+        h: the leverages of the embedding, of the background and of the layers, shape (n, 2 + L).
+        depth: what they are the leverages of.
+        profile: the arrays of its profile.
+    """
+    excess = shares(h, depth.profile, profile)
+    own = embedding_share(h[:, 0], h[:, 1], depth.typical) + excess[:, 0] + excess[:, 1]
+    return namespace(h).concat([own[:, None], excess[:, 2:]], axis=1)
 
 
 def _to_unit_norm(x: Array) -> Array:

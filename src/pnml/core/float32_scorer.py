@@ -151,12 +151,11 @@ class Float32Scorer:
         own = embedding_share(found.raw[0], found.raw[1], depth.typical)
         error = own * (5.5 * errors[0] + 4.5 * errors[1])  # √h h² / h_0², for r below 0.02
         trusted = certain & (errors[0] < _LARGEST_OF_ROOT) & (errors[1] < _LARGEST_OF_ROOT)
-        if depth.profile is not None:
-            h_of_layers = xp.stack([found.raw[0], *found.raw[2:]], axis=1)
-            r = xp.stack([errors[0], *errors[2:]], axis=1)
-            grown, known = error_of_excess(h_of_layers, r, depth.profile, tuple(scatters[-len(depth.profile.arrays) :]))
-            error = error + grown
-            trusted &= known
+        profile = tuple(scatters[-len(depth.profile.arrays) :])
+        raw, r = xp.stack(found.raw, axis=1), xp.stack(errors, axis=1)
+        of_excess, holds = error_of_excess(raw, r, depth.profile, profile)
+        error = error + of_excess
+        trusted &= holds
         allowed = self._allowed_error(self._error_per_norm, steepness)
         trusted &= error <= allowed * h
         trusted &= (regret > _SMALLEST_REGRET) & (allowed > 0) & _are_safe(squared_norms)

@@ -42,7 +42,7 @@ class Joined:
         members = np.zeros((layers[-1].stop, len(layers)))
         for number, layer in enumerate(layers):
             members[layer.start : layer.stop, number] = 1
-        blocks = [*layers, background]
+        blocks = [layers[0], background, *layers[1:]]
         ends = np.cumsum([0, *(block.subspace.rank for block in blocks)])
         whitening, totals = np.zeros((layers[-1].stop, ends[-1])), np.zeros((ends[-1], len(blocks)))
         for number, (block, start, stop) in enumerate(zip(blocks, ends[:-1], ends[1:], strict=True)):
@@ -50,13 +50,12 @@ class Joined:
             totals[start:stop, number] = 1
         means = np.concatenate([layer.means for layer in layers], axis=1)
         offsets = np.zeros((len(means), ends[-1]))  # of the background, whose mean is that of all classes
-        offsets[:, ends[-2] :] = (self.depth.embedding.means - background.means) @ background.subspace.whitening
-        profile = () if self.depth.profile is None else self.depth.profile.arrays
-        return DeviceConstants(members, means, whitening, offsets, totals, *profile)
+        offsets[:, ends[1] : ends[2]] = (self.depth.embedding.means - background.means) @ background.subspace.whitening
+        return DeviceConstants(members, means, whitening, offsets, totals, *self.depth.profile.arrays)
 
 
 def joined_leverages(x: Array, classes: Array, constants: Sequence[Array]) -> Array:
-    """Return the leverages of rows: of the embedding, of every earlier layer, of the background, shape (n, 2 + L).
+    """Return the leverages of rows: of the embedding, of the background, of every earlier layer, shape (n, 2 + L).
 
     Args:
         x: rows as they came, shape (n, M of all layers).

@@ -47,15 +47,15 @@ class Depth:
         embedding: h_e is the leverage of the embedding about the mean of the predicted class.
         background: h_0 is that about the mean of all rows: one class.
         typical: the median of h_e over training rows, each left out.
+        profile: what the leverages of the embedding, the background and the layers are compared with.
         layers: the scatters of earlier layers about the means of the classes.
-        profile: what the leverages of all layers are compared with; None without earlier layers.
     """
 
     embedding: Layer
     background: Layer
     typical: float
+    profile: Profile
     layers: tuple[Layer, ...] = ()
-    profile: Profile | None = None
 
     @property
     def scatters(self) -> tuple[Layer, ...]:
@@ -132,8 +132,8 @@ class ScoringModel:
         if self.depth is None:
             return DeviceConstants(*self.centred_head, self.subspace.whitening, self.subspace.null_space)
         scatters = [(s.means, s.subspace.whitening, s.row_shares) for s in self.depth.scatters]
-        profile = () if self.depth.profile is None else self.depth.profile.arrays
-        return DeviceConstants(*self.centred_head, *(array for scatter in scatters for array in scatter), *profile)
+        arrays = (array for scatter in scatters for array in scatter)
+        return DeviceConstants(*self.centred_head, *arrays, *self.depth.profile.arrays)
 
     @cached_property
     def joined(self) -> Joined | None:

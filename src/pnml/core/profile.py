@@ -1,8 +1,9 @@
 """How strange the layers of a sample are together: its profile over the depth of the network.
 
 In the bulk of the training rows, the leverage of an early layer varies with what has nothing to do with classes, and
-the leverages of layers vary together. So a sample's leverages are compared with those of training rows, each left out
-of the fit. With z_l how far the logarithm of a leverage is above the median, in standard deviations, 0 if it is below,
+the leverages of layers vary together. So a sample's leverages (of its embedding about the mean of its class and about
+that of all rows, and of its earlier layers) are compared with those of training rows, each left out of the fit. With
+z_l how far the logarithm of a leverage is above the median, in standard deviations, 0 if it is below,
 and R the correlation of these logarithms, ::
 
     s = zᵀR⁻¹z / (its 95 % quantile) + mean(z) / (its 95 % quantile)
