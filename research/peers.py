@@ -72,7 +72,7 @@ def shaped(known: Known) -> dict[str, Callable[[Rows], Tensor]]:
         e = x.embeddings
         kept = e.topk(e.shape[1] - round(0.65 * e.shape[1]), dim=1)
         sparse = torch.zeros_like(e).scatter_(1, kept.indices, kept.values)
-        return energy(sparse * (e.sum(dim=1) / sparse.sum(dim=1)).exp()[:, None])
+        return energy(sparse * (e.sum(dim=1) / sparse.sum(dim=1)).clamp(max=30).exp()[:, None])  # sums may be near 0
 
     return {"react": lambda x: energy(x.embeddings.clamp(max=top)), "ash": ash}
 

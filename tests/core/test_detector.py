@@ -218,7 +218,7 @@ def test_arrays_of_any_library_come_out_as_they_went_in(library: str, dtype: str
     for name in ("logits", "probabilities", "pnml_probabilities", "xtg", "regret"):
         values = getattr(result, name)
         assert values.dtype == rows.dtype
-        tolerance = 1e-3 if dtype == "float32" else 1e-8
+        tolerance = 1e-3 if dtype == "float32" else 1e-6
         np.testing.assert_allclose(np.from_dlpack(values), expected[name], rtol=tolerance, atol=tolerance)
     assert np.from_dlpack(result.prediction).tolist() == expected["prediction"].tolist()
 

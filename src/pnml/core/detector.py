@@ -416,9 +416,12 @@ class Detector:
         exact, fast = self._fitted_scorers
         joined = exact.model.joined  # few rows on a GPU: the calls of float32 and its bound cost more than float64
         few = joined is not None and joined.serves(rows)
-        scorer = fast if fast is not None and not few and multiplies_in_float32(rows) else exact
-        regret, trusted = scorer.score(rows, eps)
         xp = namespace(rows)
+        if few:  # to look at a value would be to wait for it
+            regret = exact.regret(rows, eps)
+            return xp.where(xp.isfinite(rows).all(-1), regret, xp.full_like(regret, xp.nan))
+        scorer = fast if fast is not None and multiplies_in_float32(rows) else exact
+        regret, trusted = scorer.score(rows, eps)
         with np.errstate(all="ignore"):
             looks_finite = xp.isfinite(xp.sum(rows)) if self.feature_widths else True  # infinite ones may have a regret
         if not bool(trusted.all() & looks_finite):

@@ -60,7 +60,8 @@ class WeightWatch:
     """Notices when the weights of a model may have changed, without reading them all.
 
     It compares where every weight lies and how often PyTorch changed it, and one entry of some of them, which shows
-    changes that PyTorch does not count (``weight.data.copy_``), too. A copy knows nothing, and sees a change at once.
+    changes that PyTorch does not count (``weight.data.copy_``), too, but on a GPU, where to look at an entry is to wait
+    for it. A copy knows nothing, and sees a change at once.
 
     >>> model = nn.Linear(2, 2)
     >>> watch = WeightWatch()
@@ -80,8 +81,7 @@ class WeightWatch:
         """Take the weights as they are now for unchanged."""
         plain = unwrapped(model)
         weights = [weight.detach() for _, weight in _named_weights(plain) if _is_plain(weight)]
-        device = weights[0].device if weights else None
-        self._probe = [_one_entry(weight) for weight in _some([w for w in weights if w.device == device])]
+        self._probe = [_one_entry(weight) for weight in _some([weight for weight in weights if weight.is_cpu])]
         self._places, self._seen = _places(plain), self._read()
 
     def has_moved(self, model: nn.Module) -> bool:

@@ -71,7 +71,8 @@ def _moments(x: Tensor, share: Tensor | None) -> Tensor:
         mean = x.mean(dim=2, keepdim=True)
         variance = (x - mean).square_().mean(dim=2)
     else:
-        variance, mean = torch.var_mean(x, dim=2, correction=0, keepdim=True)
+        deviation, mean = torch.std_mean(x, dim=2, correction=0)
+        return torch.cat([mean, deviation], dim=1)
     return torch.cat([mean.flatten(1), variance.flatten(1).sqrt()], dim=1)
 
 
