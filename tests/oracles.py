@@ -104,7 +104,7 @@ def about_class_means(
     everyone, anyone = np.zeros(len(labels), dtype=int), np.zeros(len(guessed), dtype=int)
     h, typical = _leverage(rows[0], labels, asked[0], guessed, ridge=ridges[0], n_classes=len(bias))
     background, of_all = _leverage(rows[0], everyone, asked[0], anyone, ridge=ridges[1], n_classes=1)
-    own = 0.3 * np.sqrt(h / np.median(typical)) * (h / background) ** 2
+    own = 0.3 * np.sqrt(h / np.median(typical)) * h / background
     pairs = [(h, typical), (background, of_all)]
     for layer, of_x, ridge in zip(rows[1:], asked[1:], ridges[2:], strict=True):
         pairs.append(_leverage(layer, labels, of_x, guessed, ridge=ridge, n_classes=len(bias)))

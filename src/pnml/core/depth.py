@@ -8,8 +8,8 @@ correlation taken block-diagonal, one block a layer, leverages add.
 added (:mod:`pnml.core.profile`).
 
 **Relative.** The leverage of the embedding about the mean of its class is taken relative to the leverage about the mean
-of all training rows: a direction in which all classes vary alike says little about any of them. The square of this
-ratio, about 1 for known samples, is a factor of the leverage. The idea comes from relative Mahalanobis distances.
+of all training rows: a direction in which all classes vary alike says little about any of them. This ratio, about 1
+for known samples, is a factor of the leverage. The idea comes from relative Mahalanobis distances.
 
 **The weight of a sample.** Leverages fall like 1/N, and the regret of the theorem, which bends where they are about 1,
 would become a plain product of leverage and uncertainty. A learner may give the new sample a weight, as if it had come
@@ -157,8 +157,7 @@ def leverages_of_few(x: Array, classes: Array, joined: Joined) -> Array:
 def embedding_share(h: Array, background: Array, typical: float) -> Array:
     """Return the leverage of embeddings, given that about the mean of their class and that about the mean of all."""
     xp = namespace(h)
-    ratio = h / xp.clip(background, SMALLEST_BACKGROUND, None)
-    return WEIGHT * xp.sqrt(h / typical) * ratio * ratio
+    return WEIGHT * xp.sqrt(h / typical) * (h / xp.clip(background, SMALLEST_BACKGROUND, None))
 
 
 def _shares(h: Array, depth: Depth, profile: tuple[Array, ...]) -> Array:

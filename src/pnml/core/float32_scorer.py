@@ -74,7 +74,7 @@ class Float32Scorer:
                 floor * math.sqrt(s.count / max(1, s.rank))
                 for floor, s in zip(self._floors[:2], self._subspaces[:2], strict=False)
             ]
-            self.typical_error = float(2.5 * (errors[0] + floors[0]) + 2 * (errors[1] + floors[1]))
+            self.typical_error = float(1.5 * (errors[0] + floors[0]) + errors[1] + floors[1])
 
     @property
     def _subspaces(self) -> list[Subspace]:
@@ -149,7 +149,7 @@ class Float32Scorer:
         parts = zip(found.raw, found.centred, reach, self._floors, strict=True)
         errors = [(xp.abs(d) @ c + floor) / xp.sqrt(xp.clip(raw, 1e-35, None)) for raw, d, c, floor in parts]
         own = embedding_share(found.raw[0], found.raw[1], depth.typical)
-        error = own * (5.5 * errors[0] + 4.5 * errors[1])  # √h h² / h_0², for r below 0.02
+        error = own * (3.2 * errors[0] + 2.2 * errors[1])  # √h h / h_0, for r below 0.02
         trusted = certain & (errors[0] < _LARGEST_OF_ROOT) & (errors[1] < _LARGEST_OF_ROOT)
         profile = tuple(scatters[-len(depth.profile.arrays) :])
         raw, r = xp.stack(found.raw, axis=1), xp.stack(errors, axis=1)

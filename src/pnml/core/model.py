@@ -41,7 +41,7 @@ class Layer:
 class Depth:
     """What the leverage takes from the classes, from the whole training set and from earlier layers.
 
-    The leverage of a sample is ``0.3 √(h_e / typical) (h_e / h_0)²``, and what the profile of its layers adds.
+    The leverage of a sample is ``0.3 √(h_e / typical) h_e / h_0``, and what the profile of its layers adds.
 
     Attributes:
         embedding: h_e is the leverage of the embedding about the mean of the predicted class.
