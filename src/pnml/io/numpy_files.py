@@ -12,6 +12,7 @@ import numpy as np
 
 from pnml.io.feature_columns import PREFIX, choose_columns, choose_layers
 from pnml.io.fingerprint import fingerprint_path
+from pnml.io.ids import decode_ids
 from pnml.io.source import RowReader
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def open_npz(path: Path, layers: Sequence[str] | None = None, columns: Sequence[
             arrays = [_batches(path, archive, member, start, size) for member in members]
             batches = (parts[0] if len(parts) == 1 else np.hstack(parts) for parts in zip(*arrays, strict=True))
             if "id" in headers:
-                yield from zip(_batches(path, archive, "id", start, size), batches, strict=True)
+                yield from zip(_id_batches(path, archive, start, size), batches, strict=True)
             else:
                 for first, batch in zip(range(start, count, size), batches, strict=True):
                     yield np.arange(first, first + len(batch)), batch
@@ -136,6 +137,13 @@ def _batches(path: Path, archive: zipfile.ZipFile, name: str, start: int, size: 
             if len(content) != count * row_bytes:
                 raise EOFError(f"{name} ends before row {first + count}")
             yield np.frombuffer(content, dtype).reshape(count, *shape[1:]).astype(dtype.newbyteorder("="), copy=False)
+
+
+def _id_batches(path: Path, archive: zipfile.ZipFile, start: int, size: int) -> Iterator[NDArray[Any]]:
+    """Yield ids; bytes as text."""
+    for ids in _batches(path, archive, "id", start, size):
+        yield np.asarray(decode_ids(ids.tolist(), start), dtype=np.str_) if ids.dtype.kind == "S" else ids
+        start += len(ids)
 
 
 def _matrix_shape(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[int, int]:

@@ -14,6 +14,7 @@ import numpy as np
 from pnml.backend.extras import require
 from pnml.io.feature_columns import PREFIX, choose_columns, choose_layers
 from pnml.io.fingerprint import fingerprint_path
+from pnml.io.ids import decode_ids
 from pnml.io.paths import PathOrUri, find_parquet_files
 from pnml.io.source import RowReader
 
@@ -115,7 +116,10 @@ def _open_file(filesystem: Any, path: str, columns: int = 1) -> Iterator[Any]:
 
 
 def table_ids(table: Any, first: int) -> NDArray[Any]:
-    """Return the column ``id`` of a table as integers or text; row numbers, from ``first`` on, where it has none."""
+    """Return the column ``id`` of a table as integers or text; row numbers, from ``first`` on, where it has none.
+
+    Bytes become text.
+    """
     if "id" not in table.column_names:
         return np.arange(first, first + table.num_rows)
     arrow = require("pyarrow", extra="parquet", what="reading parquet")
@@ -124,7 +128,10 @@ def table_ids(table: Any, first: int) -> NDArray[Any]:
         row = first + int(column.is_null().to_numpy().argmax())
         raise ValueError(f"row {row}, counted from 0, has no id: give every row one, or leave the column out")
     if arrow.types.is_integer(column.type):
-        return np.asarray(column.to_numpy(), dtype=np.int64)
+        return np.asarray(column.to_numpy(), dtype=np.uint64 if column.type == arrow.uint64() else np.int64)
+    types = arrow.types
+    if types.is_binary(column.type) or types.is_large_binary(column.type) or types.is_fixed_size_binary(column.type):
+        return np.asarray(decode_ids(column.to_pylist(), first), dtype=np.str_)
     return np.asarray(column.cast(arrow.string()).to_pylist(), dtype=np.str_)
 
 
