@@ -185,7 +185,7 @@ def cifar_100() -> Task:
 
 
 TASKS: dict[str, Callable[[], Task]] = {
-    **{f"banking77-{split}": partial(banking_77, split) for split in range(3)},
+    **{f"banking77-{split}": partial(banking_77, split) for split in range(6)},
     "newsgroups-14": newsgroups_14,
     "reuters-8": reuters_8,
     "debian-50": debian_50,

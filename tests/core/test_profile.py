@@ -1,0 +1,86 @@
+"""The leverages of layers, compared with those of training rows: one-sided, scale-free, silent about the known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pnml.core.profile import LEVEL, SLOPE, Profile, error_of_excess, shares
+
+from .strategies import Matrix, modest, seeds
+
+
+def leverages(seed: int, n: int, width: int, together: float = 0.5) -> Matrix:
+    """Log-normal leverages of layers that vary together."""
+    rng = np.random.default_rng(seed)
+    common = rng.normal(size=(n, 1))
+    return np.exp(together * common + rng.normal(size=(n, width)) - 5)
+
+
+def added(profile: Profile, h: Matrix) -> Matrix:
+    return np.asarray(shares(h, profile, profile.arrays))
+
+
+@modest
+@given(seeds, st.sampled_from([2, 5, 10]))
+def test_layers_are_silent_about_a_share_of_fresh_rows(seed: int, width: int) -> None:
+    profile = Profile.fit(leverages(seed, 1000, width), 1000)
+    fresh = added(profile, leverages(seed + 1, 5000, width))
+    assert (fresh >= 0).all()
+    assert (fresh.sum(axis=1) == 0).mean() == pytest.approx(LEVEL, abs=0.04)
+
+
+@modest
+@given(seeds, st.floats(1e-6, 1e6))
+def test_the_unit_of_leverage_does_not_matter(seed: int, unit: float) -> None:
+    """Nor therefore the number of training rows, with which leverages fall."""
+    train, x = leverages(seed, 300, 4), leverages(seed + 1, 50, 4) * 20
+    plain = Profile.fit(train, 10**9)  # so many rows that no leverage is too small
+    scaled = Profile.fit(unit * train, round(10**9 / unit))
+    np.testing.assert_allclose(added(scaled, unit * x), added(plain, x), rtol=1e-6, atol=1e-9)
+
+
+@modest
+@given(seeds, st.integers(0, 3))
+def test_less_than_usual_is_not_strange(seed: int, layer: int) -> None:
+    """However small: a sample on the mean of its class is as known as can be."""
+    train = leverages(seed, 500, 4)
+    profile, usual = Profile.fit(train, 500), np.median(train, axis=0)[None]
+    smaller = usual.copy()
+    smaller[:, layer] = 0
+    assert added(profile, usual).sum() == 0
+    assert added(profile, smaller).sum() == 0
+
+
+def test_a_layer_that_stands_out_is_stranger_where_layers_vary_together() -> None:
+    x = np.exp(-5 + np.array([[3.0, 0.0, 0.0]]))
+    loose, tight = (Profile.fit(leverages(0, 2000, 3, together), 10**6) for together in (0.1, 3.0))
+    spread = [float(np.mean(profile.spread)) for profile in (loose, tight)]
+    far = [np.exp(profile.centre + 3 * s * np.array([1.0, 0, 0]))[None] for profile, s in zip((loose, tight), spread)]  # noqa: B905
+    assert added(tight, far[1]).sum() > 2 * added(loose, far[0]).sum()
+    assert added(loose, x)[0].argmax() == 0
+
+
+def test_the_excess_is_measured_in_units_of_the_training_rows() -> None:
+    train = leverages(0, 4000, 3)
+    profile = Profile.fit(train, 4000)
+    s = profile.parts(train).sum(axis=1)
+    limit, middle = np.quantile(s, LEVEL), np.median(s)
+    np.testing.assert_allclose(added(profile, train).sum(axis=1), SLOPE * np.maximum(0, s - limit) / (limit - middle))
+
+
+@modest
+@given(seeds, st.sampled_from([1e-7, 1e-4, 1e-2, 0.04]))
+def test_the_bound_on_its_error_holds(seed: int, error: float) -> None:
+    rng = np.random.default_rng(seed)
+    profile = Profile.fit(leverages(seed, 400, 5), 400)
+    h = leverages(seed + 1, 200, 5) * rng.choice([0.1, 1, 10, 100], size=(200, 1))
+    r = error * rng.uniform(size=h.shape)
+    bound, holds = error_of_excess(h, r, profile, profile.arrays)
+    assert holds.all()
+    for _ in range(10):
+        moved = h * (1 + r * rng.uniform(-1, 1, size=h.shape)) ** 2
+        off = np.abs(added(profile, moved).sum(axis=1) - added(profile, h).sum(axis=1))
+        assert (off <= bound + 1e-12).all()
