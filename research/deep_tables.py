@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from deep_networks import CHOOSE, CONFIRM
+from deep_networks import CHOOSE, CONFIRM, SECOND
 from deep_regret import ood_sets
 from records import replace_table
 
@@ -121,6 +121,10 @@ def main() -> None:
     replace_table(PAGE, "confirm methods", each_method(confirm))
     replace_table(PAGE, "confirm networks", each_network(confirm))
     replace_table(PAGE, "choose networks", each_network(choose))
+    second = seeds(record["second"])
+    confirm = {name: networks for name, networks in second.items() if name in SECOND}
+    replace_table(PAGE, "second methods", each_method(confirm))
+    replace_table(PAGE, "second networks", each_network(second))
     replace_table(PAGE, "frozen", frozen(record["frozen"]))
     replace_table(PAGE, "few rows", few_rows(record["few_rows"]["networks"]))
 
