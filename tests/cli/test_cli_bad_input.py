@@ -202,11 +202,11 @@ def test_full_disk_leaves_the_detector_unchanged(
     path = files.fitted()
     before = {file: file.read_bytes() for file in files.folder.iterdir()}
 
-    def save_half(arrays: Any, target: Path, metadata: Any) -> None:
+    def save_half(target: Path, *_: object) -> None:
         target.write_bytes(b"half")
         raise error
 
-    monkeypatch.setattr(pnml.backend.state, "save_file", save_half)
+    monkeypatch.setattr(pnml.backend.state, "write_tensors", save_half)
     fit = ["fit", "--embeddings", files / "held.npy", "--head", files / "head.npz", "--out"]
     for words in (["calibrate", path, "--embeddings", files / "held.npy"], [*fit, path], [*fit, files / "new.st"]):
         assert "the disk is full: nothing half-written was left" in fails(*words)

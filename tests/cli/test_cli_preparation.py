@@ -10,9 +10,10 @@ import onnx
 import pytest
 from PIL import Image
 from safetensors import safe_open
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 from pnml import Detector, guard
+from pnml.backend.state import save_state
 from pnml.io.preparation import Preparation
 
 from .cli_files import (
@@ -159,7 +160,7 @@ def forget_preparation(path: Path) -> None:
         metadata = file.metadata()
     info = json.loads(metadata["info"])
     assert info.pop("preparation") == HELD
-    save_file(load_file(path), path, {**metadata, "info": json.dumps(info)})
+    save_state(path, metadata["kind"], int(metadata["version"]), load_file(path), info)
 
 
 @pytest.mark.filterwarnings("default::pnml.io.preparation_record.PreparationWarning")

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 from pnml import Detector
+from pnml.backend.state import save_state
 from pnml.core.calibration_scores import CalibrationScores, TrainingRowsWarning
 from pnml.core.sample import Recognised, RowSample
 
@@ -151,7 +152,7 @@ def test_files_without_predictions_load_as_they_did(tmp_path: Path) -> None:
         metadata = file.metadata()
     info = json.loads(metadata["info"])
     del arrays["calibration_predictions"], info["threshold"]["by"], info["threshold"]["n_classes"]
-    save_file(arrays, path, {**metadata, "info": json.dumps(info)})
+    save_state(path, metadata["kind"], int(metadata["version"]), arrays, info)
     loaded = Detector.load(path)
     assert loaded.threshold == detector.threshold
     assert loaded.threshold is not None

@@ -149,7 +149,7 @@ def older(detector: Detector, folder: Path, *lacking: str) -> Detector:
     for name in lacking:
         del about[name]
     arrays = load_file(folder / "detector.safetensors")
-    save_file(arrays, folder / "older.safetensors", metadata={**metadata, "info": json.dumps(about)})
+    save_state(folder / "older.safetensors", metadata["kind"], 2, arrays, about)
     return Detector.load(folder / "older.safetensors")
 
 

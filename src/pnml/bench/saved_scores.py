@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pnml.bench.results import Result
 
 KIND = "pnml.scores"
-VERSION = 1
+VERSION = 2
 _COLUMNS = ("regret", "baseline", "prediction", "probability", "labels")
 
 
@@ -69,7 +69,7 @@ def save_scores(scores: SavedScores, path: Path) -> None:
 
 def load_scores(path: Path) -> SavedScores:
     """Read scores; raise ``ValueError`` for a file that holds something else."""
-    arrays, names = load_state(path, KIND, VERSION)
+    arrays, names = load_state(path, KIND, VERSION, digest_since=2)
 
     def part(key: str, role: Any) -> ScoredSet:
         columns: dict[str, Any] = {name: arrays.get(f"{key}.{name}") for name in _COLUMNS}

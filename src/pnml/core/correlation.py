@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
-_KIND, _VERSION = "pnml.correlation", 2
+_KIND, _VERSION = "pnml.correlation", 3
 
 
 class Correlation:
@@ -256,7 +256,7 @@ class Correlation:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Correlation:
         """Read a statistic written by :meth:`save`."""
-        arrays, info = load_state(path, _KIND, _VERSION)
+        arrays, info = load_state(path, _KIND, _VERSION, digest_since=3)
         widths = info.get("widths")
         matrices = [arrays["sum"]] if widths is None else [arrays[f"sum.{i}"] for i in range(len(widths))]
         return cls.restore(

@@ -447,7 +447,9 @@ class Detector:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Detector:
         """Read a detector written by :meth:`save`."""
-        arrays, info = load_state(path, detector_state.KIND, detector_state.VERSION)
+        arrays, info = load_state(
+            path, detector_state.KIND, detector_state.VERSION, digest_since=detector_state.DIGEST_SINCE
+        )
         if info.get("task", "multiclass") != cls.task:
             return cls._of_task(info["task"]).load(path)
         detector = cls(arrays["weight"], arrays["bias"], embedding_scale=info["embedding_scale"])

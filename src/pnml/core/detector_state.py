@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pnml.core.detector import Detector
 
 KIND, VERSION = "pnml.detector", 3
+DIGEST_SINCE = 3
+"""The first version all of whose files hold a digest of their content."""
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 _SCATTER = ("eigenvalues", "eigenvectors", "left_out")

@@ -41,7 +41,7 @@ class LocalFolder:
     def write(self, name: str, content: bytes) -> None:
         """Write a file under another name and rename it, in a folder that is created if needed."""
         self.path.mkdir(parents=True, exist_ok=True)
-        with atomic_path(self.path / name) as partial:
+        with atomic_path(self.path / name, sweep=False) as partial:  # one of thousands of files in this folder
             partial.write_bytes(content)
 
     def delete(self, name: str) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 
 from pnml.backend.files import atomic_path
 from pnml.bench.training.settings import check_same_settings
@@ -33,7 +33,7 @@ def write_partial(
     for name, parameter in network.named_parameters():
         tensors[f"momentum.{name}"] = optimizer.state[parameter][_MOMENTUM].contiguous()
     with atomic_path(path) as temporary:
-        save_file(tensors, temporary, metadata={**settings, "epochs_done": str(epoch)})
+        temporary.write_bytes(save(tensors, metadata={**settings, "epochs_done": str(epoch)}))
 
 
 def read_partial(path: Path, network: Network, optimizer: torch.optim.Optimizer, *, settings: Settings) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from pnml.backend.files import atomic_path
@@ -90,7 +90,7 @@ def save(network: Network, path: str | os.PathLike[str], *, extra: dict[str, str
     }
     state = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
     with atomic_path(path) as partial:
-        save_file(state, partial, metadata=metadata)
+        partial.write_bytes(to_bytes(state, metadata=metadata))
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
