@@ -17,8 +17,10 @@ from pnml.backend.products import sum_by_class, sum_of_products
 from pnml.backend.rows import (
     SMALLEST_NORM,
     check_finite,
+    check_norms,
     check_shape,
     check_squares,
+    divisors,
     have_safe_squares,
     row_norms,
     wide_dtype,
@@ -101,7 +103,7 @@ class Correlation:
                     self.widths, self.left_out = widths, self.left_out + given
                     return self
                 layers = _split(rows, widths)
-                norms = tuple(_divisors(x) if self.unit_norm else row_norms(x) for x in layers)
+                norms = tuple(divisors(row_norms(x)) if self.unit_norm else row_norms(x) for x in layers)
                 if self.unit_norm:
                     layers = [x / norm[:, None] for x, norm in zip(layers, norms, strict=True)]
                 products = tuple(sum_of_products(x, unit_norm=False)[0] for x in layers)
@@ -140,7 +142,10 @@ class Correlation:
         if not self.unit_norm:
             check_squares(row_norms(rows))
             return rows, classes
-        has_direction = row_norms(_split(rows, widths)[0]) > SMALLEST_NORM
+        norms = [row_norms(layer) for layer in _split(rows, widths)]
+        for norm in norms:
+            check_norms(norm)
+        has_direction = norms[0] > SMALLEST_NORM
         return rows[has_direction], classes if classes is None else classes[to_numpy(has_direction, bool)]
 
     @property
@@ -311,12 +316,6 @@ def _split(rows: Array, widths: tuple[int, ...]) -> list[Array]:
         return [rows]
     ends = list(accumulate(widths))
     return [rows[:, end - width : end] for end, width in zip(ends, widths, strict=True)]
-
-
-def _divisors(rows: Array) -> Array:
-    """Return the norms of rows, and 1 for rows without a direction, which stay as they are."""
-    norms = row_norms(rows)
-    return namespace(norms).where(norms > SMALLEST_NORM, norms, namespace(norms).ones_like(norms))
 
 
 _Sum: TypeAlias = "tuple[Array, Array] | None"

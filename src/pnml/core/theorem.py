@@ -19,8 +19,8 @@ without harm: with δ = 1 − p of the most probable class, its term is about t 
 t δ log(1/δ) or more.
 
 :func:`genie`, :func:`regret` and :func:`predictive` raise ``ValueError`` for probabilities that are no numbers, lie
-outside [0, 1] or do not sum to 1, and for xᵀg outside [0, 1]. Where values cannot be looked at without waiting, on a GPU
-and in a traced graph, such samples get NaN: never a number that looks like an answer.
+outside [0, 1] or do not sum to 1, and for xᵀg outside [0, 1]. Where values cannot be looked at, on a GPU without
+waiting and in a traced graph, such samples get NaN: never a number that looks like an answer.
 """
 
 from __future__ import annotations

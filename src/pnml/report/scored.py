@@ -91,7 +91,7 @@ def _threshold(table: dict[str, NDArray[Any]]) -> float | None:
     flagged, kept = table["regret"][table["is_ood"]], table["regret"][~table["is_ood"]]
     if not kept.size:
         return float(np.nextafter(table["regret"].min(), 0))
-    return float(kept.max()) if (flagged > kept.max()).all() else None
+    return float(kept.max()) if not (flagged <= kept.max()).any() else None
 
 
 def _thumbnails(images: Path, ids: list[str], rows: NDArray[np.intp], path: Path) -> dict[int, NDArray[np.uint8]]:

@@ -111,4 +111,4 @@ class PNMLOutlierDetector(OutlierMixin, RegretEstimator):  # type: ignore[misc] 
 
     def predict(self, X: Any) -> Matrix:
         """Return 1 for inliers and −1 for outliers, shape (n,)."""
-        return np.where(self.decision_function(X) < 0, -1, 1)
+        return np.where(self.decision_function(X) >= 0, 1, -1)  # a score that is no number is that of an outlier
