@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import OutlierMixin
 from sklearn.utils.validation import validate_data
 
+from pnml.core.calibration_scores import left_out_source
 from pnml.integrations.sklearn.base import RegretEstimator
 from pnml.integrations.sklearn.parts import FLOATS, Matrix, ModelParts
 from pnml.integrations.sklearn.weights import checked_weights, weighted_quantile
@@ -67,8 +68,10 @@ class PNMLOutlierDetector(OutlierMixin, RegretEstimator):  # type: ignore[misc] 
         else:
             parts, rows, weights = self._fit_estimator(X, y, sample_weight)
         self._fit_detector(parts, rows, weights)
-        regrets = self._calibration_scores(X, leave_one_out=self.contamination == "auto").scores
-        self.offset_ = weighted_quantile(-regrets.astype(np.float64), share, weights)
+        found = self._calibration_scores(X, leave_one_out=self.contamination == "auto")
+        if found.leave_one_out:
+            left_out_source(found.repeated)
+        self.offset_ = weighted_quantile(-found.scores.astype(np.float64), share, weights)
         return self
 
     def _checked_contamination(self) -> float:
