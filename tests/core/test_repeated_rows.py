@@ -71,11 +71,15 @@ def test_the_share_is_that_of_all_rows(copied: int) -> None:
     assert parts.repeated == RowSample.of(train).repeated
 
 
-def test_batches_and_estimators_warn_once() -> None:
+def test_batches_warn_once() -> None:
     detector = fitted(TWICE)
     parts = [detector.calibration_scores(TWICE[part::3], leave_one_out=True) for part in range(3)]
     with pytest.warns(RepeatedRowsWarning, match="^100%") as caught:
         CalibrationScores.join(parts).threshold(false_alarm_rate=0.05, by=None)
     assert len(caught) == 1
+
+
+def test_estimators_warn_when_they_are_calibrated() -> None:
+    detector = PNMLOutlierDetector().fit(TWICE)
     with pytest.warns(RepeatedRowsWarning, match="^100%"):
-        PNMLOutlierDetector(contamination="auto").fit(TWICE)
+        detector.calibrate(TWICE, leave_one_out=True)

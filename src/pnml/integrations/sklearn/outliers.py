@@ -9,7 +9,6 @@ import numpy as np
 from sklearn.base import OutlierMixin
 from sklearn.utils.validation import validate_data
 
-from pnml.core.calibration_scores import left_out_source
 from pnml.integrations.sklearn.base import RegretEstimator
 from pnml.integrations.sklearn.parts import FLOATS, Matrix, ModelParts
 from pnml.integrations.sklearn.weights import checked_weights, weighted_quantile
@@ -33,7 +32,8 @@ class PNMLOutlierDetector(OutlierMixin, RegretEstimator):  # type: ignore[misc] 
         estimator: the classifier, as in :class:`PNMLClassifier`.
         contamination: the share of *training* rows to label as outliers, in (0, 0.5]; it sets ``offset_``. With "auto"
             no training row is taken for an outlier: the threshold is the regret that 5 % of them exceed, each left out
-            of the leverage, as new rows are. For a rate of false alarms with a guarantee, call :meth:`calibrate`.
+            of the leverage, as new rows are. Copies of a row stay when it is left out, so fit each row once. For a rate
+            of false alarms with a guarantee, call :meth:`calibrate`.
 
     Attributes:
         offset_: the value that ``decision_function`` subtracts from ``score_samples``.
@@ -68,10 +68,8 @@ class PNMLOutlierDetector(OutlierMixin, RegretEstimator):  # type: ignore[misc] 
         else:
             parts, rows, weights = self._fit_estimator(X, y, sample_weight)
         self._fit_detector(parts, rows, weights)
-        found = self._calibration_scores(X, leave_one_out=self.contamination == "auto")
-        if found.leave_one_out:
-            left_out_source(found.repeated)
-        self.offset_ = weighted_quantile(-found.scores.astype(np.float64), share, weights)
+        regrets = self._calibration_scores(X, leave_one_out=self.contamination == "auto").scores
+        self.offset_ = weighted_quantile(-regrets.astype(np.float64), share, weights)
         return self
 
     def _checked_contamination(self) -> float:
