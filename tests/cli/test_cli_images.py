@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -165,6 +167,33 @@ def test_empty_cells_of_a_parquet_are_skipped(folder: Path) -> None:
     result = run("score", fitted_on_images(folder), *MODEL, "--images", "new.parquet", "--out", "scores.csv")
     assert "1 of 3 images" in result.stderr
     assert table_of(folder / "scores.csv")["id"] == [0, 2]
+
+
+def test_image_that_cannot_be_read_is_an_error_and_not_skipped(folder: Path) -> None:
+    path = fitted_on_images(folder)
+    (folder / "new" / "0007.png").unlink()
+    (folder / "new" / "0007.png").symlink_to(folder / "nowhere.png")
+    for words in (["fit", "--out", "other.safetensors"], ["calibrate", path], ["score", path, "--out", "scores.csv"]):
+        assert "No such file or directory: 'new/0007.png'" in fails(*words, *MODEL, *PREPARED, "--images", "new")
+    assert not (folder / "scores.csv").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+def test_file_name_that_is_not_utf8_is_named(folder: Path) -> None:
+    path = fitted_on_images(folder)
+    os.rename(folder / "new" / "0007.png", os.fsencode(folder / "new") + b"/caf\xe9.png")  # noqa: PTH104 - bytes
+    said = fails("score", path, *MODEL, *PREPARED, "--images", "new", "--out", "scores.csv")
+    assert r"the file b'caf\xe9.png' in new has a name that is not UTF-8" in said
+
+
+def test_grey_images_of_16_bits_score_as_those_of_8_bits(folder: Path) -> None:
+    path, pixels = fitted_on_images(folder), np.random.default_rng(5).integers(0, 256, (12, SIDE, SIDE))
+    for name, factor, dtype in (("eight", 1, "uint8"), ("sixteen", 257, "uint16")):
+        (folder / name).mkdir()
+        for number, image in enumerate((pixels * factor).astype(dtype)):
+            Image.fromarray(image).save(folder / name / f"{number:02d}.png")
+        succeeds("score", path, *MODEL, *PREPARED, "--images", name, "--out", f"{name}.csv")
+    assert table_of(folder / "sixteen.csv") == table_of(folder / "eight.csv")
 
 
 def test_image_with_nan_embedding_is_named(folder: Path) -> None:

@@ -38,3 +38,14 @@ def test_summary_survives_json() -> None:
 
 def test_quantile_of_zero_regrets_is_zero() -> None:
     assert summary_of([0.0, 0.0, 0.0]).quantile(0.5) == 0
+
+
+@given(where=st.integers(0, 5), cut=st.integers(0, 6))
+def test_a_regret_that_is_no_number_counts_as_the_largest_wherever_it_stands(where: int, cut: int) -> None:
+    regret = [0.1, 0.2, 0.3, 0.4, 0.5]
+    regret.insert(where, math.nan)
+    summary = summary_of(regret[:cut]) + summary_of(regret[cut:])
+    assert summary.quantile(0) == 0.1
+    assert summary.quantile(0.5) == pytest.approx(0.3, rel=2**-12)
+    assert summary.quantile(1) == math.inf
+    assert Summary.from_json(summary.to_json()) == summary

@@ -100,3 +100,14 @@ def test_auto_flags_about_one_in_twenty_fresh_rows() -> None:
 def test_contamination_out_of_range_raises(contamination: Any) -> None:
     with pytest.raises(ValueError, match=rf'contamination is {contamination!r}: .*in \(0, 0\.5\], or "auto"'):
         PNMLOutlierDetector(contamination=contamination).fit(*iris())
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+def test_rows_too_large_to_score_are_outliers(labelled: bool) -> None:  # noqa: FBT001
+    X, y = iris()
+    detector = PNMLOutlierDetector().fit(X, y if labelled else None)
+    rows = np.vstack([X[:1], np.full((1, 4), 1.7e308), [[1.7e308, -1.7e308, 1.7e308, -1.7e308]]])
+    assert detector.predict(rows)[1:].tolist() == [-1, -1]
+    detector.calibrate(X, leave_one_out=True)
+    assert detector.predict(rows)[1:].tolist() == [-1, -1]
+    assert detector.is_ood(rows)[1:].all()

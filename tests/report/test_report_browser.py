@@ -192,6 +192,15 @@ def test_decisions_follow_the_threshold(window: Page, compared: Path) -> None:
             assert set(page.locator(".decision").all_text_contents()) == {decision}
 
 
+def test_a_sample_without_a_regret_is_flagged_at_every_threshold(window: Page, compared: Path) -> None:
+    with opened(window, compared) as page:
+        page.evaluate("document.querySelector('.sample').dataset.regret = 'nan'")
+        page.locator("#threshold").focus()
+        for key in ("Home", "End"):
+            page.keyboard.press(key)
+            assert page.locator(".decision").first.text_content() == "flagged"
+
+
 @pytest.mark.parametrize("chart", ["histogram", "roc", "spectrum"])
 def test_charts_are_read_by_pointer_and_by_keyboard(window: Page, compared: Path, chart: str) -> None:
     with opened(window, compared) as page:

@@ -67,6 +67,12 @@ def test_entropy_agrees_with_scipy() -> None:
     assert str(entropy(p)[0]) == "0.0"
 
 
+@pytest.mark.parametrize("p", [[0.9, 0.9], [1.5, -0.5], [0.1, 0.1]])
+def test_entropy_raises_for_what_is_no_distribution(p: list[float]) -> None:
+    with pytest.raises(ValueError, match=r"row 1 has the sum .*: expected non-negative probabilities with a sum of 1"):
+        entropy([[0.5, 0.5], p])
+
+
 @pytest.mark.parametrize("classes", [2, 3])
 def test_by_regret_equals_the_regret_from_the_labelled_rows(classes: int) -> None:
     (x, y), (pool, _) = blobs(0, 60, classes), blobs(1, 20, classes)

@@ -72,6 +72,17 @@ def check_squares(norms: Array) -> None:
         raise ValueError(f"row {row} has norm {float(norms[row])}, whose square overflows: scale the rows down")
 
 
+def check_norms(norms: Array) -> None:
+    """Raise ``ValueError`` for rows whose norms (n,) overflow."""
+    fits = to_numpy(norms < math.inf, bool)
+    if not fits.all():
+        row = int(fits.argmin())
+        raise ValueError(
+            f"row {row} has a norm beyond {float(namespace(norms).finfo(norms.dtype).max):.1e}, the largest "
+            "number of its precision: scale the rows down"
+        )
+
+
 def wide_dtype(rows: Array) -> Any:
     """Return float64, or float32 where the library or device has no more."""
     xp = namespace(rows)
@@ -167,6 +178,17 @@ def row_norms(x: Array) -> Array:
         peaks = xp.max(xp.abs(x), axis=-1, keepdims=True)
         scale = xp.where(peaks > 0, peaks, xp.ones_like(peaks))
         return scale[:, 0] * xp.sqrt(squares(x / scale))
+
+
+def divisors(norms: Array) -> Array:
+    """Return what rows of these norms (n,) are divided by, to have norm 1.
+
+    Rows without a direction stay as they are, divided by 1. Rows whose norm overflowed get NaN: divided by infinity,
+    they would become rows of zeros, which look familiar.
+    """
+    xp = namespace(norms)
+    known = xp.where(xp.isinf(norms), xp.full_like(norms, math.nan), norms)
+    return xp.where(norms <= SMALLEST_NORM, xp.ones_like(norms), known)
 
 
 def have_safe_squares(norms: Array) -> Any:

@@ -13,6 +13,7 @@ _MOST_CLASSES = 40
 _NOTES = {
     "leave-one-out": "the network was trained on these samples, so expect to flag more: hold some out if you can",
     "not held-out": "training rows were recognised among these samples, so expect to flag more: calibrate on others",
+    "repeated": "training rows have copies, which stay when one is left out, so expect to flag more: hold some out",
 }
 
 

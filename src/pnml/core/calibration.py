@@ -47,7 +47,8 @@ class Threshold:
         interval: where the realised false-alarm rate of ``value``, over all classes, lies with probability
             ``confidence``.
         confidence: the coverage of ``interval``, and of the intervals of classes.
-        source: "held-out", "leave-one-out", or "not held-out" if training rows were recognised.
+        source: "held-out"; "not held-out" if training rows were recognised; "leave-one-out", or "repeated" if many rows
+            had copies that stayed when one was left out.
         scores: the sorted in-distribution scores it was set from, for p-values.
         by: "prediction" if every predicted class with enough calibration samples has a threshold of its own.
         predictions: the predicted class of each of ``scores``; None where it is not known.

@@ -22,6 +22,10 @@ class TrainingRowsWarning(UserWarning):
     """Rows given as held-out data were recognised as training rows: more fresh samples are flagged than asked for."""
 
 
+class RepeatedRowsWarning(UserWarning):
+    """Many training rows have copies, which stay when one is left out: more fresh samples are flagged than asked."""
+
+
 @dataclass(frozen=True)
 class CalibrationScores:
     """Regrets of in-distribution samples; those of several batches are joined.
@@ -32,6 +36,7 @@ class CalibrationScores:
         n_classes: the number C of classes.
         leave_one_out: whether the samples are training rows, each scored as if it had not been fitted on.
         recognised: how many rows the detector knows from training; not counted where they are said to be training rows.
+        repeated: the share of training rows that have copies; counts where the samples are training rows.
     """
 
     scores: np.ndarray[Any, Any]
@@ -39,6 +44,7 @@ class CalibrationScores:
     n_classes: int
     leave_one_out: bool
     recognised: Recognised
+    repeated: float = 0.0
 
     @classmethod
     def join(cls, parts: Sequence[CalibrationScores]) -> CalibrationScores:
@@ -49,12 +55,14 @@ class CalibrationScores:
         for part in parts:
             recognised = recognised.plus(part.recognised)
         scores, predictions = (np.concatenate(x) for x in zip(*((p.scores, p.predictions) for p in parts), strict=True))
-        return cls(scores, predictions, parts[0].n_classes, parts[0].leave_one_out, recognised)
+        repeated = max(part.repeated for part in parts)
+        return cls(scores, predictions, parts[0].n_classes, parts[0].leave_one_out, recognised, repeated)
 
     def threshold(self, *, false_alarm_rate: float, by: By | None) -> Threshold:
-        """Return the threshold; warn if training rows are among samples that should be held out."""
+        """Return the threshold; warn if training rows are among samples that should be held out, or have copies."""
         known, comparable = self.recognised
-        source, share = "leave-one-out" if self.leave_one_out else "held-out", known / max(1, comparable)
+        share = known / max(1, comparable)
+        source = left_out_source(self.repeated) if self.leave_one_out else "held-out"
         if share > _HARMLESS_SHARE:
             source = "not held-out"
             warnings.warn(
@@ -72,3 +80,17 @@ class CalibrationScores:
             false_alarm_rate=false_alarm_rate,
             source=source,
         )
+
+
+def left_out_source(repeated: float) -> str:
+    """Return the source of a threshold set from training rows, each left out; warn if a share of them has copies."""
+    if repeated <= _HARMLESS_SHARE:
+        return "leave-one-out"
+    warnings.warn(
+        f"{repeated:.0%} of the training rows have copies among the others, which stay when one is left out: unless "
+        "fresh samples repeat training rows as often, more of them will be flagged than asked for, several times as "
+        "many in the worst case. Calibrate on held-out samples, or fit each row once, np.unique(rows, axis=0)",
+        RepeatedRowsWarning,
+        stacklevel=4,
+    )
+    return "repeated"

@@ -6,6 +6,7 @@ Every layer has a Σxxᵀ of its own, which is the block-diagonal approximation 
 
 from __future__ import annotations
 
+import threading
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -17,8 +18,10 @@ from pnml.backend.products import sum_by_class, sum_of_products
 from pnml.backend.rows import (
     SMALLEST_NORM,
     check_finite,
+    check_norms,
     check_shape,
     check_squares,
+    divisors,
     have_safe_squares,
     row_norms,
     wide_dtype,
@@ -37,7 +40,8 @@ class Correlation:
     """The correlation Σxxᵀ of the training rows, in O(M²) memory however many rows there are.
 
     It is a sum, so partial statistics add up: over batches with :meth:`update`, over processes and machines with ``+``.
-    Batches may come from any array library; PyTorch batches are summed on their own device.
+    Batches may come from any array library; PyTorch batches are summed on their own device. Several threads may update
+    one statistic.
 
     Args:
         n_features: width M of the rows, or the widths of their layers; taken from the first batch when left out.
@@ -73,6 +77,13 @@ class Correlation:
         self._class_sums: _Sum = None
         self._class_counts = np.zeros(n_classes, dtype=np.int64)
         self.sample: RowSample | None = None
+        self._lock = threading.RLock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self._copy()).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.RLock())
 
     @property
     def n_features(self) -> int | None:
@@ -97,25 +108,36 @@ class Correlation:
             products, norms = zip(*found_sums, strict=True)
             if not all(bool(have_safe_squares(norm)) for norm in norms):  # the first time that a device is waited for
                 rows, found = self._usable(rows, widths, found)
-                if not rows.shape[0]:
-                    self.widths, self.left_out = widths, self.left_out + given
-                    return self
-                layers = _split(rows, widths)
-                norms = tuple(_divisors(x) if self.unit_norm else row_norms(x) for x in layers)
-                if self.unit_norm:
-                    layers = [x / norm[:, None] for x, norm in zip(layers, norms, strict=True)]
-                products = tuple(sum_of_products(x, unit_norm=False)[0] for x in layers)
+                if rows.shape[0]:
+                    products, norms = self._sums_of_usable(_split(rows, widths))
+        if not rows.shape[0]:
+            with self._lock:
+                check_shape(rows, self.n_features)
+                self.widths, self.left_out = widths, self.left_out + given
+            return self
+        sample, class_sums = RowSample.of(rows, found), None
+        if found is not None:
+            class_sums = sum_by_class(rows, widths, norms if self.unit_norm else None, found, self.n_classes)
+        with self._lock:  # nothing but additions, so that threads hardly wait for each other
+            check_shape(rows, self.n_features)  # another thread may have learned the width meanwhile
             if found is not None:
-                by = norms if self.unit_norm else None
-                self._class_sums = _add(self._class_sums, sum_by_class(rows, widths, by, found, self.n_classes))
+                self._class_sums = _add(self._class_sums, class_sums)
                 self._class_counts = self._class_counts + np.bincount(found, minlength=self.n_classes)
             held: list[_Sum] = [*self._sums] or [None] * len(widths)
             self._sums = [_add(old, new) for old, new in zip(held, products, strict=True)]
             self._norms = _add(self._norms, namespace(norms[0]).sum(norms[0]))
-            self.sample = self._with(RowSample.of(rows, found))
-        self.count += rows.shape[0]
-        self.widths, self.left_out = widths, self.left_out + given - rows.shape[0]
+            self.sample = self._with(sample)
+            self.count += rows.shape[0]
+            self.widths, self.left_out = widths, self.left_out + given - rows.shape[0]
         return self
+
+    def _sums_of_usable(self, layers: list[Array]) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+        """Return Σxxᵀ and the norms of every layer of rows of any magnitude."""
+        if not self.unit_norm:
+            return tuple(sum_of_products(x, unit_norm=False)[0] for x in layers), tuple(map(row_norms, layers))
+        norms = tuple(divisors(row_norms(x)) for x in layers)
+        scaled = [x / norm[:, None] for x, norm in zip(layers, norms, strict=True)]
+        return tuple(sum_of_products(x, unit_norm=False)[0] for x in scaled), norms
 
     def _checked_classes(self, classes: Array | None, count: int) -> np.ndarray[Any, Any]:
         if classes is None:
@@ -140,7 +162,10 @@ class Correlation:
         if not self.unit_norm:
             check_squares(row_norms(rows))
             return rows, classes
-        has_direction = row_norms(_split(rows, widths)[0]) > SMALLEST_NORM
+        norms = [row_norms(layer) for layer in _split(rows, widths)]
+        for norm in norms:
+            check_norms(norm)
+        has_direction = norms[0] > SMALLEST_NORM
         return rows[has_direction], classes if classes is None else classes[to_numpy(has_direction, bool)]
 
     @property
@@ -186,38 +211,41 @@ class Correlation:
         """Merge two statistics of disjoint sets of rows into a new one."""
         if not isinstance(other, Correlation):
             return NotImplemented
-        if self.unit_norm != other.unit_norm:
+        mine, others = self._copy(), other._copy()
+        if mine.unit_norm != others.unit_norm:
             raise ValueError(
                 "one Correlation scales its rows to unit norm and the other does not: they cannot be merged"
             )
-        if self.n_classes != other.n_classes:
+        if mine.n_classes != others.n_classes:
             raise ValueError(
-                f"cannot merge Correlations of {self.n_classes} and {other.n_classes} classes: make both with the same "
-                "n_classes, and update them with the class of every row"
+                f"cannot merge Correlations of {mine.n_classes} and {others.n_classes} classes: make both with the "
+                "same n_classes, and update them with the class of every row"
             )
-        if None not in {self.widths, other.widths} and self.widths != other.widths:
-            mine, others = (" + ".join(map(str, widths or ())) for widths in (self.widths, other.widths))
-            raise ValueError(f"cannot merge Correlations of width {mine} and {others}")
-        if not (self.count and other.count):
-            merged = (self if self.count else other)._copy()
-            merged.widths = self.widths if self.widths is not None else other.widths
-            merged.left_out = self.left_out + other.left_out
+        if None not in {mine.widths, others.widths} and mine.widths != others.widths:
+            one, another = (" + ".join(map(str, widths or ())) for widths in (mine.widths, others.widths))
+            raise ValueError(f"cannot merge Correlations of width {one} and {another}")
+        if not (mine.count and others.count):
+            merged = mine if mine.count else others
+            merged.widths = mine.widths if mine.widths is not None else others.widths
+            merged.left_out = mine.left_out + others.left_out
             return merged
         return Correlation.restore(
-            [self.layer_matrix(i) + other.layer_matrix(i) for i in range(len(self._sums))],
-            self.count + other.count,
-            self.norm_sum + other.norm_sum,
-            unit_norm=self.unit_norm,
-            sample=self._with(other.sample),
-            left_out=self.left_out + other.left_out,
-            classes=(self.class_counts + other.class_counts, self.class_sums + other.class_sums),
+            [mine.layer_matrix(i) + others.layer_matrix(i) for i in range(len(mine._sums))],
+            mine.count + others.count,
+            mine.norm_sum + others.norm_sum,
+            unit_norm=mine.unit_norm,
+            sample=mine._with(others.sample),
+            left_out=mine.left_out + others.left_out,
+            classes=(mine.class_counts + others.class_counts, mine.class_sums + others.class_sums),
         )
 
     def _copy(self) -> Correlation:
+        """Return a statistic of its own, as it is between two updates; they share arrays, which no update changes."""
         copy = Correlation(self.widths, unit_norm=self.unit_norm, n_classes=self.n_classes)
-        copy.count, copy.left_out = self.count, self.left_out
-        copy._sums, copy._norms, copy.sample = list(self._sums), self._norms, self.sample
-        copy._class_sums, copy._class_counts = self._class_sums, self._class_counts
+        with self._lock:
+            copy.widths, copy.count, copy.left_out = self.widths, self.count, self.left_out
+            copy._sums, copy._norms, copy.sample = list(self._sums), self._norms, self.sample
+            copy._class_sums, copy._class_counts = self._class_sums, self._class_counts
         return copy
 
     def __eq__(self, other: object) -> bool:
@@ -240,18 +268,19 @@ class Correlation:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the statistic to a safetensors file."""
+        held = self._copy()
         info = {
-            "count": self.count,
-            "norm_sum": self.norm_sum,
-            "unit_norm": self.unit_norm,
-            "left_out": self.left_out,
-            "widths": self.widths,
+            "count": held.count,
+            "norm_sum": held.norm_sum,
+            "unit_norm": held.unit_norm,
+            "left_out": held.left_out,
+            "widths": held.widths,
         }
-        arrays = {f"sum.{i}": self.layer_matrix(i) for i in range(max(1, len(self._sums)))}
-        if self.n_classes:
-            arrays |= {"class_counts": self.class_counts, "class_sums": self.class_sums}
-        held = {} if self.sample is None else self.sample.arrays()
-        save_state(path, _KIND, _VERSION, arrays | held, info)
+        arrays = {f"sum.{i}": held.layer_matrix(i) for i in range(len(held.widths or (0,)))}
+        if held.n_classes:
+            arrays |= {"class_counts": held.class_counts, "class_sums": held.class_sums}
+        sample = {} if held.sample is None else held.sample.arrays()
+        save_state(path, _KIND, _VERSION, arrays | sample, info)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Correlation:
@@ -311,12 +340,6 @@ def _split(rows: Array, widths: tuple[int, ...]) -> list[Array]:
         return [rows]
     ends = list(accumulate(widths))
     return [rows[:, end - width : end] for end, width in zip(ends, widths, strict=True)]
-
-
-def _divisors(rows: Array) -> Array:
-    """Return the norms of rows, and 1 for rows without a direction, which stay as they are."""
-    norms = row_norms(rows)
-    return namespace(norms).where(norms > SMALLEST_NORM, norms, namespace(norms).ones_like(norms))
 
 
 _Sum: TypeAlias = "tuple[Array, Array] | None"

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from pnml.backend.arrays import namespace
-from pnml.backend.rows import SMALLEST_NORM, row_norms
+from pnml.backend.rows import divisors, row_norms
 from pnml.core.joined import joined_leverages
 from pnml.core.model import Depth, Layer
 from pnml.core.profile import Profile, shares
@@ -175,5 +175,4 @@ def _shares(h: Array, depth: Depth, profile: tuple[Array, ...]) -> Array:
 
 def _to_unit_norm(x: Array) -> Array:
     """Return rows (n, M) scaled to norm 1; those of norm 0 stay as they are."""
-    xp, norms = namespace(x), row_norms(x)
-    return x / xp.where(norms > SMALLEST_NORM, norms, xp.ones_like(norms))[:, None]
+    return x / divisors(row_norms(x))[:, None]

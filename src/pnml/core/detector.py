@@ -14,7 +14,7 @@ from pnml.backend.state import load_state, save_state
 from pnml.core import detector_state
 from pnml.core.batch import Batch
 from pnml.core.calibration import By, Threshold, calibrate
-from pnml.core.calibration_scores import CalibrationScores
+from pnml.core.calibration_scores import CalibrationScores, left_out_source
 from pnml.core.correlation import Correlation
 from pnml.core.depth import fit_geometry
 from pnml.core.float32_scorer import Float32Scorer, multiplies_in_float32
@@ -336,7 +336,8 @@ class Detector:
             logits: the model's own logits, shape (n, C), if they are passed when samples are scored.
             false_alarm_rate: the share of fresh in-distribution samples that may be flagged.
             leave_one_out: ``embeddings`` *are* training rows; score each as if it had not been fitted on. The network
-                has still been trained on them, so the realised rate is higher than asked for.
+                has still been trained on them, so the realised rate is higher than asked for, and higher still if rows
+                have copies (a :class:`~pnml.core.calibration_scores.RepeatedRowsWarning` says so).
             by: "prediction" keeps the rate for every predicted class, by a threshold for each that has enough samples;
                 None keeps it over all classes, of which a rare one may be flagged far more often.
         """
@@ -366,8 +367,15 @@ class Detector:
         check_scored(result.regret, embeddings, features)
         if self.correlation.sample is not None and not leave_one_out:
             recognised = self.correlation.sample.recognise(batch.rows)
-        predictions = to_numpy(result.prediction, np.int64)
-        return CalibrationScores(to_numpy(result.regret), predictions, self.n_classes, leave_one_out, recognised)
+        predictions, repeated = to_numpy(result.prediction, np.int64), self._repeated if leave_one_out else 0.0
+        return CalibrationScores(
+            to_numpy(result.regret), predictions, self.n_classes, leave_one_out, recognised, repeated
+        )
+
+    @property
+    def _repeated(self) -> float:
+        """The share of training rows that have copies; 0 where it is not known."""
+        return 0.0 if self.correlation.sample is None else self.correlation.sample.repeated
 
     def set_threshold(
         self,
@@ -393,7 +401,7 @@ class Detector:
             n_classes=self.n_classes,
             by=by,
             false_alarm_rate=false_alarm_rate,
-            source="leave-one-out" if leave_one_out else "held-out",
+            source=left_out_source(self._repeated) if leave_one_out else "held-out",
         )
         return self.threshold
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pnml.backend.arrays import Array, DeviceConstants, namespace, to_numpy
-from pnml.backend.rows import SMALLEST_NORM, by_chunk, row_norms, wide_dtype
+from pnml.backend.rows import by_chunk, divisors, row_norms, wide_dtype
 from pnml.core import theorem
 from pnml.core.detector import Detector
 from pnml.core.result import Part, Result, taken
@@ -215,8 +215,7 @@ def _terms_chunk(
     terms = compute_terms(x, tuple(others), model, eps, as_if_unseen=as_if_unseen)
     embeddings = x[:, : model.n_features]
     if model.unit_norm:
-        norms = row_norms(embeddings)
-        embeddings = embeddings / xp.where(norms > SMALLEST_NORM, norms, xp.ones_like(norms))[:, None]
+        embeddings = embeddings / divisors(row_norms(embeddings))[:, None]
     z = embeddings @ weight + bias
     log_p = log_softmax(xp.stack([xp.zeros_like(z), z], axis=-1))
     if model.label_noise:

@@ -29,8 +29,9 @@ class Result:
     The regret is computed when the result is made, the other fields when they are first read. If the memory of the
     embeddings was overwritten in between, those that need the embeddings raise ``RuntimeError``.
 
-    A sample whose embedding or features are not finite has a regret of NaN, the smallest p-value, and is flagged. A
-    number, a slice, a mask or a list of numbers selects samples, and a loop goes over them: each is a result, too.
+    A sample whose embedding or features are not finite, or too large to compute with, has a regret of NaN, the smallest
+    p-value, and is flagged. A number, a slice, a mask or a list of numbers selects samples, and a loop goes over them:
+    each is a result, too.
 
     >>> from pnml import Detector
     >>> detector = Detector(np.eye(2), np.zeros(2)).fit(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))

@@ -131,6 +131,17 @@ class RowSample:
         comparable = keys[keys <= held[-1]] if len(self) == SIZE else keys
         return Recognised(int(np.isin(keys, held[times == 1]).sum()), len(comparable))
 
+    @property
+    def repeated(self) -> float:
+        """The share of rows that are there more than once; of all training rows, too, as copies have the same key.
+
+        >>> rows = np.random.default_rng(0).normal(size=(5000, 3))
+        >>> [RowSample.of(rows).repeated, round(RowSample.of(np.vstack([rows, rows[:2500]])).repeated, 1)]
+        [0.0, 0.7]
+        """
+        _, times = np.unique(to_numpy(self.keys, np.int64), return_counts=True)
+        return float(times[times > 1].sum() / max(1, len(self)))
+
     def numpy(self) -> NDArray[np.float32]:
         """Return the directions as a NumPy array, shape (k, M), float32."""
         return to_numpy(self.rows, np.float32)

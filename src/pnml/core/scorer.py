@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pnml.backend.arrays import namespace
-from pnml.backend.rows import SMALLEST_NORM, by_chunk, row_norms, wide_dtype
+from pnml.backend.rows import SMALLEST_NORM, by_chunk, divisors, row_norms, wide_dtype
 from pnml.core import theorem
 from pnml.core.depth import leverages, leverages_of_few
 from pnml.core.subspace import leave_one_out, leverage, xtg
@@ -83,7 +83,7 @@ def compute_terms(
     has_direction = xp.ones_like(norms, dtype=xp.bool)
     if model.unit_norm:
         has_direction = ~(norms <= SMALLEST_NORM)  # so that what is no number stays none
-        embeddings = embeddings / xp.where(has_direction, norms, xp.ones_like(norms))[:, None]
+        embeddings = embeddings / divisors(norms)[:, None]
     logits = embeddings @ weight + bias
     if model.depth is None:
         whitening, null_space = geometry

@@ -17,16 +17,32 @@ That is three exponentials a class, the one of the softmax included; with label 
 vanishes, and ``v = p (p^−t − 1)``, ``1 − genie = (1 − p) / (1 + v)`` save one. ``1 − p`` may lose digits near ``p = 1``
 without harm: with δ = 1 − p of the most probable class, its term is about t δ², and those of the others
 t δ log(1/δ) or more.
+
+:func:`genie`, :func:`regret` and :func:`predictive` raise ``ValueError`` for probabilities that are no numbers, lie
+outside [0, 1] or do not sum to 1, and for xᵀg outside [0, 1]. Where values cannot be looked at, on a GPU without
+waiting and in a traced graph, such samples get NaN: never a number that looks like an answer.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NoReturn
 
-import array_api_compat as compat
+from pnml.backend.arrays import (
+    Array,
+    as_array,
+    is_real_floating,
+    is_remote,
+    is_traced,
+    like,
+    namespace,
+    precision,
+    to_numpy,
+    working_dtype,
+)
 
-from pnml.backend.arrays import Array, as_array, is_real_floating, like, namespace, to_numpy, working_dtype
+SUM_TOLERANCE = 0.01
+"""How far the sum of probabilities may be from 1: allows rounded ones, and those of half precision."""
 
 _LOG_OF_ZERO = -1e30
 """Stands for log 0: finite, so that 0 · log 0 is 0, and low enough that any power of it vanishes."""
@@ -161,17 +177,23 @@ def _prepared(probabilities: Array, xtg: Array, *, log: bool) -> tuple[Any, Arra
     _check_probabilities(p)
     t = xtg if type(xtg) is type(p) else like(p, to_numpy(xtg), working_dtype(xp, p))
     _check_xtg(p, t)
-    if compat.is_numpy_array(p):
-        _check_ranges(p, t, log=log)
-    dtype = p.dtype
+    dtype, eps = p.dtype, precision(p)
     work = working_dtype(xp, p, t)
-    p, t = xp.astype(p, work), xp.astype(t, work)[..., None]
-    if log:
-        log_p = xp.where(p > _LOG_OF_ZERO, p, _LOG_OF_ZERO)
-    else:
-        positive = p > 0
-        log_p = xp.where(positive, xp.log(xp.where(positive, p, 1.0)), _LOG_OF_ZERO)
-    return xp, log_p, t, dtype
+    p, t = xp.astype(p, work), xp.astype(t, work)
+    in_range = _is_within(p, *_range(eps, log=log))
+    known = xp.where(in_range, p, math.nan)
+    sums = xp.sum(xp.exp(known) if log else known, axis=-1)
+    # Rounding moves log p by ε |log p|, and the sum by ε times the entropy, which is at most log C.
+    tolerance = SUM_TOLERANCE + (eps * math.log(max(1, p.shape[-1])) if log else 0.0)
+    fits = in_range, _is_within(sums, 1 - tolerance, 1 + tolerance), _is_within(t, 0.0, 1.0)
+    answer = _all_true(fits)
+    if answer is None:
+        p = xp.where((fits[1] & fits[2])[..., None], known, math.nan)
+    elif not answer:
+        _refuse(fits, p, sums, t, log=log)
+    is_zero = p <= _LOG_OF_ZERO if log else p == 0  # false for NaN, which stays what it is
+    log_p = xp.where(is_zero, _LOG_OF_ZERO, p if log else xp.log(xp.where(is_zero, 1.0, p)))
+    return xp, log_p, t[..., None], dtype
 
 
 def _check_probabilities(p: Array) -> None:
@@ -190,14 +212,36 @@ def _check_xtg(p: Array, t: Array) -> None:
         )
 
 
-def _check_ranges(p: Array, t: Array, *, log: bool) -> None:
-    """Raise ``ValueError`` for values out of range; only on NumPy, where looking needs no device synchronisation."""
-    low, high = (-math.inf, 0.0) if log else (0.0, 1.0)
-    slack = 4 * namespace(p).finfo(p.dtype).eps
-    if not bool(((p >= low) & (p <= high + slack)).all()):
-        bad = p[~((p >= low) & (p <= high + slack))][0]
+def _range(eps: float, *, log: bool) -> tuple[float, float]:
+    """Return the smallest and the largest value of probabilities, or of their logarithms, of precision ``eps``."""
+    return (-math.inf, 4 * eps) if log else (0.0, 1 + 4 * eps)
+
+
+def _is_within(values: Array, low: float, high: float) -> Array:
+    """Return which values lie in a range; those that are no numbers do not."""
+    return (values >= low) & (values <= high)
+
+
+def _all_true(answers: tuple[Array, ...]) -> bool | None:
+    """Return whether all entries are true; None on a GPU, and where a graph is traced or a function transformed."""
+    if is_remote(answers[0]) or is_traced():
+        return None
+    try:
+        return all(bool(namespace(one).all(one)) for one in answers)
+    except (TypeError, RuntimeError):  # what JAX and PyTorch raise when a transformation has no values to look at
+        return None
+
+
+def _refuse(fits: tuple[Array, Array, Array], p: Array, sums: Array, t: Array, *, log: bool) -> NoReturn:
+    """Raise ``ValueError`` for the first value that does not fit."""
+    in_range, sums_to_one, t_in_range = (to_numpy(one, bool) for one in fits)
+    if not in_range.all():
         kind = "log-probabilities must be at most 0" if log else "probabilities must lie in [0, 1]"
         hint = "" if log else "; for log-probabilities pass log=True"
-        raise ValueError(f"{kind}, got {bad}{hint}")
-    if not bool(((t >= 0) & (t <= 1)).all()):
-        raise ValueError(f"xtg must lie in [0, 1], got {t[~((t >= 0) & (t <= 1))].ravel()[0]}")
+        raise ValueError(f"{kind}, got {to_numpy(p)[~in_range].flat[0]}{hint}")
+    if not sums_to_one.all():
+        raise ValueError(
+            f"probabilities must sum to 1 over the last axis, got a sum of {to_numpy(sums)[~sums_to_one].flat[0]:.6g}: "
+            f"of logits z pass their softmax, {'z - logsumexp(z)' if log else 'exp(z) / sum(exp(z))'}"
+        )
+    raise ValueError(f"xtg must lie in [0, 1], got {to_numpy(t)[~t_in_range].flat[0]}")

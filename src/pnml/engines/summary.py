@@ -23,7 +23,7 @@ class Summary:
     Attributes:
         rows: the number of rows scored.
         flagged: the number of rows flagged as out-of-distribution.
-        minimum: the smallest regret, in nats.
+        minimum: the smallest regret, in nats; one that is no number counts as infinite here.
         maximum: the largest regret, in nats.
         histogram: the number of regrets in each bin; bins are numbered by the leading bits of a float32.
         skipped: the ids of the images that do not decode.
@@ -48,6 +48,7 @@ class Summary:
         regret = part.columns["regret"]
         if not len(regret):
             return cls(skipped=tuple(part.skipped))
+        regret = np.where(np.isnan(regret), np.inf, regret)  # flagged whatever the threshold, so larger than all others
         flagged = int(part.columns["is_ood"].sum()) if "is_ood" in part.columns else 0
         bins, counts = np.unique(regret.astype(np.float32).view(np.int32) >> _DROPPED_BITS, return_counts=True)
         histogram = dict(zip(bins.tolist(), counts.tolist(), strict=True))

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from pnml.backend.extras import require
+from pnml.io.pixel_limits import MAX_PIXELS, PixelGate
+from pnml.io.rgb import to_rgb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,14 +24,20 @@ if TYPE_CHECKING:
 Encoded: TypeAlias = "Path | bytes"
 Transform: TypeAlias = "Callable[[Any], Any]"  # from a Pillow image to a Pillow image
 
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+"""The formats that are read, whatever a file is called. Pillow knows more, and starts programs for some of them."""
+
 MAX_BYTES_IN_MEMORY = 2 << 30
+
+_THREADS = min(32, os.cpu_count() or 1)
+_GATE = PixelGate()
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 
 class UndecodableError(ValueError):
-    """Raised for a file or bytes that Pillow cannot read as an image."""
+    """Raised for content that is no image; a file that cannot be read raises ``OSError`` instead."""
 
 
 class LazyImages:
@@ -74,15 +84,47 @@ Images: TypeAlias = "NDArray[np.uint8] | LazyImages"
 
 
 def read_image(encoded: Encoded, transform: Transform | None = None) -> NDArray[np.uint8]:
-    """Return one image as RGB, a uint8 array (H, W, 3), cropped or resized by ``transform``."""
-    pillow = require("PIL.Image", extra="torch", what="reading images")
+    """Return one image as RGB, a uint8 array (H, W, 3), cropped or resized by ``transform``.
+
+    Raises:
+        UndecodableError: its content is no image of a known format, is damaged, has more than ``MAX_PIXELS``, or
+            values whose range is not known.
+        OSError: the file cannot be read.
+    """
+    with open_rgb(encoded) as rgb:
+        return np.asarray(rgb if transform is None else transform(rgb))
+
+
+@contextmanager
+def open_rgb(encoded: Encoded) -> Iterator[Any]:
+    """Yield a Pillow image, RGB, of a file or bytes; raise as :func:`read_image`.
+
+    Meanwhile other threads wait if their images would have more than ``MAX_PIXELS`` together with this one.
+    """
+    with BytesIO(encoded) if isinstance(encoded, bytes) else encoded.open("rb") as file:
+        with _reporting(encoded):
+            image = require("PIL.Image", extra="torch", what="reading images").open(file, formats=FORMATS)
+            pixels = image.width * image.height
+            if pixels > MAX_PIXELS:
+                raise ValueError(f"{image.width:,}×{image.height:,} pixels, more than {MAX_PIXELS:,}: scale it down")
+        with _GATE.admit(pixels):
+            with _reporting(encoded):
+                image = to_rgb(image)
+            yield image
+
+
+@contextmanager
+def _reporting(encoded: Encoded) -> Iterator[None]:
+    """Raise ``UndecodableError`` for whatever Pillow raises for a damaged or foreign image."""
     try:
-        with pillow.open(BytesIO(encoded) if isinstance(encoded, bytes) else encoded) as image:
-            rgb = image.convert("RGB")
-    except (OSError, SyntaxError, ValueError, EOFError, pillow.DecompressionBombError) as error:
+        yield
+    except MemoryError:
+        raise
+    except Exception as error:  # decoders raise many types for hostile content
+        if isinstance(error, OSError) and error.errno is not None:  # of the disk, not of the content
+            raise OSError(error.errno, error.strerror, str(encoded)) from error
         what = f"a value of {len(encoded)} bytes" if isinstance(encoded, bytes) else str(encoded)
         raise UndecodableError(f"{what} does not decode as an image ({error}): repair or remove it") from error
-    return np.asarray(rgb if transform is None else transform(rgb))
 
 
 def decode(
@@ -153,9 +195,22 @@ def too_large(shape: tuple[int, ...]) -> bool:
 
 
 def in_threads(function: Callable[[_T], _R], items: Iterable[_T]) -> Iterator[_R]:
-    """Map ``function`` over ``items`` in threads, in order; Pillow releases the GIL while it decodes."""
-    with ThreadPoolExecutor(min(32, os.cpu_count() or 1)) as pool:
-        yield from pool.map(function, items)
+    """Map ``function`` over ``items`` in threads, in order; Pillow releases the GIL while it decodes.
+
+    A few results are computed ahead, not more, so that they do not pile up where the caller is slow.
+    """
+    pending: deque[Future[_R]] = deque()
+    with ThreadPoolExecutor(_THREADS) as pool:
+        try:
+            for item in items:
+                pending.append(pool.submit(function, item))
+                if len(pending) > 2 * _THREADS:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        finally:
+            for future in pending:
+                future.cancel()
 
 
 def _first_size(encoded: Sequence[Encoded], transform: Transform | None) -> tuple[int, int]:

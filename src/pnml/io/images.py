@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,9 @@ def _open_folder(folder: Path) -> RowReader:
     if not files:
         raise ValueError(f"no images in {folder}: expected files ending in {', '.join(sorted(SUFFIXES))}")
 
+    for file in files:
+        _check_name(folder, file)
+
     def read(start: int, size: int) -> Iterator[tuple[NDArray[Any], list[Path]]]:
         for first in range(start, len(files), size):
             batch = files[first : first + size]
@@ -63,12 +67,33 @@ def _open_parquet(path: PathOrUri) -> RowReader:
 
 
 def image_files(folder: Path) -> list[Path]:
-    """Return all image files below ``folder``, sorted by path; hidden ones are left out."""
+    """Return all image files below ``folder``, sorted by path; hidden ones are left out, links to folders not followed.
+
+    A link to nothing is among them, to be missed when it is read. A folder that cannot be listed raises ``OSError``.
+    """
+    paths = [Path(parent, name) for parent, _, names in os.walk(folder, onerror=_raise) for name in names]
     return sorted(
         path
-        for path in folder.rglob("*")
-        if path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and path.is_file()
+        for path in paths
+        if path.suffix.lower() in SUFFIXES
+        and not path.name.startswith(".")
+        and (path.is_file() or not path.exists())  # neither a pipe nor a socket
     )
+
+
+def _check_name(folder: Path, file: Path) -> None:
+    """Raise ``ValueError`` for a path that is no text, and cannot be an id in a table."""
+    name = file.relative_to(folder).as_posix()
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ValueError(
+            f"the file {os.fsencode(name)!r} in {folder} has a name that is not UTF-8, and names are ids: rename it"
+        ) from None
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def image_columns(path: Path | str, schema: Any) -> tuple[str, str | None]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pnml.backend.extras import require
-from pnml.io.decode import UndecodableError, in_threads, read_image, resize_to
+from pnml.io.decode import UndecodableError, in_threads, open_rgb, read_image, resize_to
+from pnml.io.pixel_limits import BatchBudget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,15 +53,25 @@ class Preparation:
 
         Returns:
             Tensors (C, H, W), not yet normalised unless there is a transform.
+
+        Raises:
+            UndecodableError: an image does not decode, with ``strict``.
+            OSError: a file cannot be read.
+            ValueError: images that keep their size have too many pixels together.
         """
+        budget = BatchBudget()
 
         def attempt(image: Encoded) -> torch.Tensor | None:
             try:
-                return self._prepare(image)
+                prepared = self._prepare(image)
             except UndecodableError:
                 if strict:
                     raise
                 return None
+            if self.size is None:
+                height, width = prepared.shape[-2:]
+                budget.take(height, width)
+            return prepared
 
         return list(in_threads(attempt, encoded))
 
@@ -74,8 +85,7 @@ class Preparation:
         if self.transform is not None:
             return batch
         mean, std = (torch_.tensor(values)[:, None, None] for values in (self.mean, self.std))
-        normalised: torch.Tensor = (batch.float() / 255 - mean) / std
-        return normalised
+        return batch.float().div_(255).sub_(mean).div_(std)  # in place: a batch may be large
 
     def _prepare(self, encoded: Encoded) -> torch.Tensor:
         torch_ = require("torch", extra="torch", what="preparing images")
@@ -83,8 +93,9 @@ class Preparation:
             pixels = read_image(encoded, None if self.size is None else resize_to(self.size))
             image: torch.Tensor = torch_.from_numpy(np.array(pixels)).permute(2, 0, 1)
             return image
-        pillow_image = require("PIL.Image", extra="torch", what="preparing images").fromarray(read_image(encoded))
-        tensor = self.transform(pillow_image)
+        pillow = require("PIL.Image", extra="torch", what="preparing images")
+        with open_rgb(encoded) as rgb:
+            tensor = self.transform(pillow.fromarray(np.asarray(rgb)))  # pixels alone, no orientation or colour profile
         if not torch_.is_tensor(tensor):
             raise ValueError(
                 f"the factory's transform returned {type(tensor).__name__}: expected a tensor (channels, height, width)"

@@ -85,7 +85,7 @@ function showDepths() {
 
 function showDecisions() {
   for (const sample of document.querySelectorAll(".sample")) {
-    const isFlagged = Number(sample.dataset.regret) > data.grid[state.step];
+    const isFlagged = !(Number(sample.dataset.regret) <= data.grid[state.step]);
     sample.classList.toggle("is-flagged", isFlagged);
     sample.querySelector(".decision").textContent = isFlagged ? "flagged" : "kept";
   }

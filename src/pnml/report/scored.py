@@ -91,11 +91,11 @@ def _threshold(table: dict[str, NDArray[Any]]) -> float | None:
     flagged, kept = table["regret"][table["is_ood"]], table["regret"][~table["is_ood"]]
     if not kept.size:
         return float(np.nextafter(table["regret"].min(), 0))
-    return float(kept.max()) if (flagged > kept.max()).all() else None
+    return float(kept.max()) if not (flagged <= kept.max()).any() else None
 
 
 def _thumbnails(images: Path, ids: list[str], rows: NDArray[np.intp], path: Path) -> dict[int, NDArray[np.uint8]]:
-    """Return the thumbnails of some rows, without images that cannot be decoded."""
+    """Return the thumbnails of some rows, without images that cannot be read."""
     wanted = {ids[row]: int(row) for row in rows}
     found: dict[int, NDArray[np.uint8]] = {}
     for names, encoded in open_images(images).read(0, _BATCH):
@@ -103,7 +103,7 @@ def _thumbnails(images: Path, ids: list[str], rows: NDArray[np.intp], path: Path
             if str(name) in wanted:
                 try:
                     found[wanted[str(name)]] = thumbnail(read_image(image))
-                except UndecodableError:
+                except (OSError, UndecodableError):
                     continue
     if not found:
         raise ValueError(f"no id in {path} is an image in {images}: pass the folder or parquet file that was scored")

@@ -70,7 +70,7 @@ def data_uri(image: NDArray[np.uint8]) -> str:
 
 
 def sample_thumbnail(scored: ScoredSet, row: int) -> NDArray[np.uint8] | None:
-    """Return the thumbnail of a sample; None if it has no image or the image cannot be decoded."""
+    """Return the thumbnail of a sample; None if it has no image or the image cannot be read."""
     images = scored.images
     if images is None:
         return None
@@ -81,5 +81,5 @@ def sample_thumbnail(scored: ScoredSet, row: int) -> NDArray[np.uint8] | None:
         return thumbnail(image)
     try:
         return thumbnail(read_image(Path(image)))
-    except UndecodableError:
+    except (OSError, UndecodableError):
         return None

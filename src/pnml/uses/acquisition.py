@@ -19,7 +19,7 @@ from pnml.backend.extras import require
 from pnml.backend.rows import check_rows
 from pnml.core.detector import Detector
 from pnml.metrics import as_scores
-from pnml.uses._checks import as_integers
+from pnml.uses._checks import as_integers, as_probabilities
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -49,7 +49,7 @@ def entropy(probabilities: Any) -> NDArray[np.float64]:
     >>> entropy([[0.5, 0.5], [1.0, 0.0]])
     array([0.69314718, 0.        ])
     """
-    p = to_numpy(check_rows(as_array(probabilities), None))
+    p = as_probabilities(probabilities)
     entropies: NDArray[np.float64] = np.sum(p * -np.log(np.where(p > 0, p, 1.0)), axis=1)
     return entropies + 0.0  # turns -0.0 into 0.0
 

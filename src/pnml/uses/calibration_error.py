@@ -10,17 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from pnml.backend.arrays import as_array, to_numpy
-from pnml.backend.rows import check_rows
-from pnml.uses._checks import as_integers
+from pnml.uses._checks import as_integers, as_probabilities
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Binning = Literal["width", "mass"]
 """``"width"``: bins of equal width on [0, 1]. ``"mass"``: bins with equal numbers of samples."""
-
-_SUM_TOLERANCE = 0.01  # allows rounded and half-precision probabilities
 
 
 def log_loss(probabilities: Any, labels: Any) -> float:
@@ -107,17 +103,9 @@ def calibration_error(probabilities: Any, labels: Any, *, bins: int = 15, binnin
 
 
 def _checked(probabilities: Any, labels: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    p = to_numpy(check_rows(as_array(probabilities), None))
+    p = as_probabilities(probabilities)
     if len(p) == 0:
         raise ValueError("expected the probabilities of at least one sample, got none")
-    sums = p.sum(axis=1)
-    bad = (p < 0).any(axis=1) | (np.abs(sums - 1) > _SUM_TOLERANCE)
-    if bad.any():
-        row = int(bad.argmax())
-        raise ValueError(
-            f"row {row} has the sum {sums[row]} and the smallest entry {p[row].min()}: expected non-negative "
-            "probabilities with a sum of 1; apply softmax to logits first"
-        )
     y = as_integers(labels, "labels", len(p))
     if y.min() < 0 or y.max() >= p.shape[1]:
         wrong = y[(y < 0) | (y >= p.shape[1])][0]

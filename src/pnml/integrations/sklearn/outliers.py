@@ -32,7 +32,8 @@ class PNMLOutlierDetector(OutlierMixin, RegretEstimator):  # type: ignore[misc] 
         estimator: the classifier, as in :class:`PNMLClassifier`.
         contamination: the share of *training* rows to label as outliers, in (0, 0.5]; it sets ``offset_``. With "auto"
             no training row is taken for an outlier: the threshold is the regret that 5 % of them exceed, each left out
-            of the leverage, as new rows are. For a rate of false alarms with a guarantee, call :meth:`calibrate`.
+            of the leverage, as new rows are. Copies of a row stay when it is left out, so fit each row once. For a rate
+            of false alarms with a guarantee, call :meth:`calibrate`.
 
     Attributes:
         offset_: the value that ``decision_function`` subtracts from ``score_samples``.
@@ -111,4 +112,4 @@ class PNMLOutlierDetector(OutlierMixin, RegretEstimator):  # type: ignore[misc] 
 
     def predict(self, X: Any) -> Matrix:
         """Return 1 for inliers and −1 for outliers, shape (n,)."""
-        return np.where(self.decision_function(X) < 0, -1, 1)
+        return np.where(self.decision_function(X) >= 0, 1, -1)  # a score that is no number is that of an outlier

@@ -1,0 +1,190 @@
+"""Forged CIFAR batches: each is refused in one line, quickly, and nothing of it is run."""
+
+from __future__ import annotations
+
+import pickle
+import struct
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import pnml.bench.data.batch_pickle
+from pnml.bench.data.batch_pickle import read_pickle
+from pnml.bench.data.cifar import read_cifar10
+from pnml.bench.data.selection import Selection
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (2, 3072), dtype=np.uint8)
+
+
+class ForgedArray:
+    """Pickled as an array with a state of one's choice."""
+
+    def __init__(self, *state: Any) -> None:
+        self.state = state
+
+    def __reduce__(self) -> Any:
+        return *np.empty(0).__reduce__()[:2], self.state
+
+
+class ForgedDtype:
+    """Pickled as a dtype with a name and a state of one's choice, such as fields beyond the item."""
+
+    def __init__(self, name: str, *state: Any) -> None:
+        self.name, self.state = name, state
+
+    def __reduce__(self) -> Any:
+        return np.dtype, (self.name, False, True), self.state
+
+
+def refused(folder: Path, content: bytes) -> str:
+    (folder / "test_batch").write_bytes(content)
+    with pytest.raises(ValueError, match="test_batch is not a CIFAR batch") as caught:
+        read_cifar10(folder, Selection("test"))
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 1000
+    return str(caught.value)
+
+
+def batch(data: Any, labels: Any = None) -> bytes:
+    return pickle.dumps({b"data": data, b"labels": [3, 4] if labels is None else labels}, protocol=2)
+
+
+UINT8 = np.dtype(np.uint8)
+FORGED_DTYPES = [
+    ForgedDtype("V8", 3, "|", None, ("a",), {"a": (UINT8, 1 << 30)}, 8, 1, 0),  # a field far beyond the item
+    ForgedDtype("V8", 3, "|", None, ("a",), {"a": (UINT8, -(1 << 30))}, 8, 1, 0),
+    ForgedDtype("V1", 3, "|", (UINT8, (1 << 40,)), None, None, 1, 1, 0),  # a subarray larger than the item
+    ForgedDtype("O8", 3, "|", None, None, None, 8, 8, 63),  # bytes taken for pointers
+    ForgedDtype("f8", 3, "<", None, None, None, -1, -1, 0),
+]
+
+
+@pytest.mark.parametrize("dtype", FORGED_DTYPES)
+def test_no_dtype_is_made_from_a_file(dtype: ForgedDtype, tmp_path: Path) -> None:
+    data = ForgedArray(1, (2, 3072), dtype, 0, PIXELS.tobytes())
+    assert "dtype uint8" in refused(tmp_path, batch(data))
+
+
+def test_forged_state_of_uint8_has_no_effect(tmp_path: Path) -> None:
+    dtype = ForgedDtype("u1", 3, "|", None, ("a",), {"a": (UINT8, 1 << 30)}, 1 << 20, 1, 0)
+    data = ForgedArray(1, (2, 3072), dtype, 0, PIXELS.tobytes())
+    (tmp_path / "test_batch").write_bytes(batch(data))
+    images = np.asarray(read_cifar10(tmp_path, Selection("test")).images)
+    assert np.array_equal(images, PIXELS.reshape(2, 3, 32, 32).transpose(0, 2, 3, 1))
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        (1, (2, 3072), UINT8, False, b"short"),
+        (1, (2, 3072), UINT8, False, PIXELS.tobytes() + b"\0"),
+        (1, (2, 3072), UINT8, False, "ā" * 6144),
+        (1, (2, 3072), UINT8, False, [0] * 6144),
+        (1, (1 << 40, 3072), UINT8, False, PIXELS.tobytes()),
+        (1, (-2, -3072), UINT8, False, PIXELS.tobytes()),
+        (1, (6144,), UINT8, False, PIXELS.tobytes()),
+        (1, 6144, UINT8, False, PIXELS.tobytes()),
+        (1, (2, 3072), "u1", False, PIXELS.tobytes()),
+        (1, (2, 3072)),
+    ],
+)
+def test_array_whose_state_is_wrong_is_refused(state: tuple[Any, ...], tmp_path: Path) -> None:
+    refused(tmp_path, batch(ForgedArray(*state)))
+
+
+@pytest.mark.parametrize("labels", [[3, 10], [-1, 3], [3, 1 << 70], [3, "4"], [[3], [4]], (3, 4), "34", {}])
+def test_labels_other_than_class_numbers_are_refused(labels: Any, tmp_path: Path) -> None:
+    assert "expected 'labels' to be a list of integers from 0 to 9" in refused(tmp_path, batch(PIXELS, labels))
+
+
+def test_array_in_the_order_of_columns_is_read(tmp_path: Path) -> None:
+    (tmp_path / "test_batch").write_bytes(batch(np.asfortranarray(PIXELS)))
+    images = np.asarray(read_cifar10(tmp_path, Selection("test")).images)
+    assert np.array_equal(images, PIXELS.reshape(2, 3, 32, 32).transpose(0, 2, 3, 1))
+
+
+PROGRAMS = {
+    "a memory of 64 GB": b"\x80\x02Nr\xff\xff\xff\xff.",
+    "a text of 4 GB": b"\x80\x02X\xff\xff\xff\xffabc.",
+    "bytes of 2**60": b"\x80\x04\x8e" + struct.pack("<Q", 1 << 60) + b"abc.",
+    "a frame of 2**60": b"\x80\x04\x95" + struct.pack("<Q", 1 << 60) + b"N.",
+    "tuples of tuples as a key": b"\x80\x02})" + b"q\x00h\x00\x86" * 60 + b"Ns.",
+    "a deep key": b"\x80\x02})" + b"\x85" * 100_000 + b"Ns.",
+    "a deep shape": b"\x80\x02)" + b"\x85" * 100_000 + b".",
+    "a name from a deep tuple": b"\x80\x04)" + b"\x85" * 100_000 + b"\x8c\x01x\x93.",
+    "a call of a call": b"\x80\x02cnumpy\ndtype\n)R)R.",
+    "a call of ndarray": b"\x80\x02cnumpy\nndarray\n)R.",
+    "a state of a dict": b"\x80\x02}}b.",
+    "an extension": b"\x80\x02\x82\x01.",
+    "a persistent object": b"\x80\x02Pname\n.",
+    "an instance": b"(ios\nsystem\n.",
+    "a new object": b"\x80\x02cnumpy\nndarray\n)\x81.",
+    "nothing on the stack": b"\x80\x02.",
+    "two values": b"\x80\x02NN.",
+    "no mark": b"\x80\x02Nt.",
+    "no such memory": b"\x80\x02h\x07.",
+    "a version of the future": b"\x80\xff.",
+    "no end": b"\x80\x02N",
+    "a number of 10,000 digits": b"I" + b"9" * 10_000 + b"\n.",
+    "a long name": b"c" + b"x" * 100_000 + b"\ny\n.",
+    "nothing": b"",
+    "text": b"hello",
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_forged_program_is_refused(program: bytes, tmp_path: Path) -> None:
+    refused(tmp_path, program)
+
+
+def test_mutated_batches_are_refused_or_read(tmp_path: Path) -> None:
+    """Damage of one byte gives a batch, or one line that names the file."""
+    whole, rng = batch(PIXELS), np.random.default_rng(1)
+    structure = [row for row in range(len(whole)) if not 300 < row < len(whole) - 100]
+    for row in rng.choice(structure, 300):
+        changed = bytearray(whole)
+        changed[row] = rng.integers(0, 256)
+        (tmp_path / "test_batch").write_bytes(changed)
+        try:
+            assert np.asarray(read_cifar10(tmp_path, Selection("test")).images).shape == (2, 32, 32, 3)
+        except ValueError as error:
+            assert "test_batch is not a CIFAR batch: " in str(error)  # noqa: PT017 - either is right
+
+
+def test_number_of_operations_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = batch(PIXELS)
+    read_pickle(content)
+    monkeypatch.setattr(pnml.bench.data.batch_pickle, "MAX_OPERATIONS", 20)
+    with pytest.raises(ValueError, match="more than 20 operations"):
+        read_pickle(content)
+
+
+def test_large_file_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "test_batch").open("wb") as file:
+        file.truncate(1 << 40)  # sparse
+    with pytest.raises(ValueError, match="it has 1,099,511,627,776 bytes, more than 268,435,456"):
+        read_cifar10(tmp_path, Selection("test"))
+
+
+@pytest.mark.parametrize("value", [[], {}, (), None, True, -5, 1 << 40, "text", b"bytes", {"a": [(1, "b"), None]}])
+@pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4, 5])
+def test_plain_values_are_those_of_pickle(value: Any, protocol: int) -> None:
+    found = read_pickle(pickle.dumps(value, protocol=protocol))
+    assert found == (value if protocol > 2 or not isinstance(value, bytes) else "bytes")
+
+
+def test_reading_imports_nothing() -> None:
+    """Names of a file are compared, not looked up: reading one does not import its module."""
+    program = (
+        "import sys; from pnml.bench.data.batch_pickle import read_pickle\n"
+        "try: read_pickle(b'\\x80\\x02cxmlrpc.client\\nServerProxy\\n.')\n"
+        "except ValueError as error: print('xmlrpc.client' in sys.modules, error)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False it refers to xmlrpc.client.ServerProxy, which is not allowed\n"
