@@ -53,7 +53,12 @@ def test_arrays_are_those_of_scipy(dtype: str, compressed: bool, tmp_path: Path)
 
 
 def test_other_variables_are_left_out() -> None:
-    others: dict[str, Any] = {"text": "words", "cell": np.array([1, "a"], dtype=object), "complex": np.array([1j]), "struct": {"a": 1}}
+    others: dict[str, Any] = {
+        "text": "words",
+        "cell": np.array([1, "a"], dtype=object),
+        "complex": np.array([1j]),
+        "struct": {"a": 1},
+    }
     found = read_mat(saved(X=PIXELS, y=DIGITS, **others))
     assert found.keys() == {"X", "y"}
 
