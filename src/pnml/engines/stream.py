@@ -5,20 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TextIO
 
 from pnml.core.rows import check_scored
+from pnml.engines.coverage import check_coverage
 from pnml.engines.local import check_decoded
 from pnml.engines.reading import read_chunks
 from pnml.engines.summary import Summary
+from pnml.io.part import Part
 from pnml.io.preparation_record import check_preparation
 from pnml.io.scores import ScoreTable, write_csv
 from pnml.io.source import locate_errors
-from pnml.io.store import Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pnml.core.detector import Detector
+    from pnml.io.part import Columns
     from pnml.io.source import Samples
-    from pnml.io.store import Columns
 
 
 def score_to_stream(
@@ -42,4 +43,5 @@ def score_to_stream(
 
     write_csv(file, tables())
     check_decoded(samples, summary.skipped)
+    check_coverage(samples, summary.rows + len(summary.skipped))
     return summary

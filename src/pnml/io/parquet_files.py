@@ -77,6 +77,8 @@ class ParquetFiles:
             if skipped == len(groups):
                 continue
             with _open_file(self.filesystem, path, len(columns)) as file:
+                if _group_rows(file) != groups:
+                    raise ValueError(f"{path} changed while it was read: run the command again")
                 for batch in file.iter_batches(size, row_groups=range(skipped, len(groups)), columns=columns):
                     yield batch.slice(start)
                     start = max(0, start - batch.num_rows)
@@ -88,8 +90,7 @@ def open_parquet(path: PathOrUri) -> ParquetFiles:
 
     def read_footer(file_path: str) -> tuple[tuple[int, ...], Any]:
         with _open_file(filesystem, file_path) as file:
-            groups = range(file.num_row_groups)
-            return tuple(file.metadata.row_group(group).num_rows for group in groups), file.schema_arrow
+            return _group_rows(file), file.schema_arrow
 
     paths = [info.path for info in found]
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
@@ -100,6 +101,11 @@ def open_parquet(path: PathOrUri) -> ParquetFiles:
             raise ValueError(f"the columns of {file_path} are not those of {paths[0]}: leave files of other tables out")
     files = tuple((file_path, groups) for file_path, (groups, _) in zip(paths, footers, strict=True))
     return ParquetFiles(filesystem, files, schema)
+
+
+def _group_rows(file: Any) -> tuple[int, ...]:
+    """Return the number of rows of every row group."""
+    return tuple(file.metadata.row_group(group).num_rows for group in range(file.num_row_groups))
 
 
 @contextmanager

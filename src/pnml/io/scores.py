@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pnml.core.detector import Detector
     from pnml.core.result import Result
-    from pnml.io.store import Columns
+    from pnml.io.part import Columns
 
 _DTYPES: dict[str, type[Any]] = {
     "prediction": np.int64,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +35,7 @@ class RowReader:
         width: the number M of features of an embedding; 0 for images.
         layers: names and widths of the earlier layers whose features follow the embedding in every row.
         columns: the names of the array or columns that the embedding is made of, where they have names.
+        opened: the fingerprint when the file was opened.
     """
 
     path: PathOrUri
@@ -45,6 +46,10 @@ class RowReader:
     width: int = 0
     layers: tuple[tuple[str, int], ...] = ()
     columns: tuple[str, ...] = ()
+    opened: dict[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "opened", self.fingerprint())
 
     @property
     def widths(self) -> tuple[int, ...]:
