@@ -119,7 +119,7 @@ def score(
     check_preparation(detector.preparation, samples.preparation_record)
     write, folder = score_writer(out), out.with_name(f"{out.name}.parts")
     check_output(out, samples.path)
-    check_output(folder, samples.path, is_folder=True)
+    check_output(folder, samples.path)
     ranges, store = local_ranges(samples), PartStore(folder, "npz")
     with store.lock():
         begin(store, samples, detector, ranges, by_layer=by_layer, restart=restart)
