@@ -12,6 +12,7 @@ from pnml.core.calibration_scores import CalibrationScores
 from pnml.core.correlation import Correlation
 from pnml.core.detector import Detector
 from pnml.core.rows import check_scored
+from pnml.engines.budget import check_ids, within_budget
 from pnml.engines.coverage import check_coverage
 from pnml.engines.ranges import local_ranges
 from pnml.engines.reading import read_chunks
@@ -23,6 +24,7 @@ from pnml.io.preparation_record import check_preparation
 from pnml.io.scores import ScoreTable, score_writer
 from pnml.io.source import locate_errors
 from pnml.io.store import PartStore
+from pnml.io.texts import text_lengths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -59,6 +61,7 @@ def fit(samples: Samples, head: Detector | Guard, *, progress: bool = True) -> F
         head: a detector, or for images the guard of their model: its last layer and embedding scale are used.
         progress: show a progress bar on stderr.
     """
+    samples = within_budget(samples, head.n_classes if isinstance(head, Detector) else 0)
     return finish_fit(samples, head, sum_rows(samples, 0, samples.count, head, progress=progress))
 
 
@@ -77,6 +80,7 @@ def calibrate(
         The threshold, and the ids of the images that do not decode.
     """
     check_preparation(detector.preparation, samples.preparation_record)
+    samples = within_budget(samples, detector.n_classes)
     parts: list[CalibrationScores] = []
     skipped: list[str] = []
     for chunk in read_chunks(samples, [(0, samples.count)], "calibrate", progress=progress):
@@ -120,6 +124,7 @@ def score(
     write, folder = score_writer(out), out.with_name(f"{out.name}.parts")
     check_output(out, samples.path)
     check_output(folder, samples.path)
+    samples = within_budget(samples, detector.n_classes)
     ranges, store = local_ranges(samples), PartStore(folder, "npz")
     with store.lock():
         begin(store, samples, detector, ranges, by_layer=by_layer, restart=restart)
@@ -188,8 +193,11 @@ def score_rows(
     tables: list[Columns] = []
     skipped: list[str] = []
     digests: list[bytes] = []
+    characters = 0
     for chunk in read_chunks(samples, missing, "score", progress=progress):
         skipped += chunk.skipped
+        characters += int(text_lengths(chunk.ids).sum())
+        check_ids(characters, samples, chunk.stop - len(chunk.ids), chunk.stop)
         digests.append(chunk.digest())
         if len(chunk.ids):
             with locate_errors(chunk, samples.path, samples.layer_names):
@@ -203,7 +211,7 @@ def score_rows(
             part = Part(joined, skipped, join_digests(digests))
             store.write(*rows, part)
             summaries[rows] = Summary.of(part)
-            tables, skipped, digests = [], [], []
+            tables, skipped, digests, characters = [], [], [], 0
     return sum((summaries[rows] for rows in ranges), Summary())
 
 

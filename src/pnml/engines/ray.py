@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from pnml.backend.progress import track
 from pnml.core.detector import Detector
+from pnml.engines.budget import within_budget
 from pnml.engines.cluster import cluster
 from pnml.engines.coverage import check_coverage
 from pnml.engines.jobs import ScoreJob, SumJob, row_to_sums
@@ -130,6 +131,7 @@ def fit_samples(samples: Samples, head: Detector | Guard, *, cpus: int | None = 
 
 def sum_samples(samples: Samples, head: Detector | Guard, *, cpus: int | None = None, progress: bool = True) -> Sums:
     """Sum the statistic of all samples: one partial sum per range, added in a tree on the workers."""
+    samples = within_budget(samples, head.n_classes if isinstance(head, Detector) else 0)
     job = SumJob(_portable(samples), unfitted(head))
     ranges = worker_ranges(samples)
     with cluster(cpus) as ray:
@@ -151,6 +153,7 @@ def score_samples(
 ) -> Summary:
     """Score all samples into a folder of parquet files, one per range; see :func:`score`."""
     check_preparation(detector.preparation, samples.preparation_record)
+    samples = within_budget(samples, detector.n_classes)
     store, ranges = PartStore(out, "parquet"), worker_ranges(samples)
     job = ScoreJob(_portable(samples), detector, store, by_layer)
     summary = Summary()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TextIO
 
 from pnml.core.rows import check_scored
+from pnml.engines.budget import within_budget
 from pnml.engines.coverage import check_coverage
 from pnml.engines.local import check_decoded
 from pnml.engines.reading import read_chunks
@@ -27,6 +28,7 @@ def score_to_stream(
 ) -> Summary:
     """Score all samples as CSV into an open file, a chunk at a time; what was written stays if an error follows."""
     check_preparation(detector.preparation, samples.preparation_record)
+    samples = within_budget(samples, detector.n_classes)
     table, summary = ScoreTable.of(detector, by_layer=by_layer), Summary()
 
     def tables() -> Iterator[Columns]:

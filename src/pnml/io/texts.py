@@ -24,6 +24,17 @@ def as_texts(values: Iterable[Any]) -> NDArray[Any]:
     return texts
 
 
+def text_lengths(values: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the number of characters of every text; 0 for numbers.
+
+    >>> text_lengths(as_texts(["a", "bcd"])), text_lengths(np.arange(2))
+    (array([1, 3]), array([0, 0]))
+    """
+    if values.dtype != object:
+        return np.zeros(len(values), dtype=np.int64)
+    return np.fromiter(map(len, values), np.int64, len(values))
+
+
 def join_texts(texts: NDArray[Any]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Return the bytes of all texts in a row, and how many each has.
 
