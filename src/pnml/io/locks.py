@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from contextlib import contextmanager
@@ -46,23 +47,25 @@ def _take(folder: Path, path: Path) -> int:
             raise ValueError(f"{folder} is a file: expected a folder, or nothing yet")
         folder.mkdir(parents=True, exist_ok=True)
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            _lock(file)
-        except OSError:
+        if not _lock(file):
             os.close(file)
-            raise ValueError(f"another run writes to {folder}: wait until it ends, or write to another path") from None
+            raise ValueError(f"another run writes to {folder}: wait until it ends, or write to another path")
         if path.exists() and os.path.samestat(os.fstat(file), path.stat()):
             return file
         os.close(file)  # whoever had locked the file has deleted it meanwhile
 
 
-def _lock(file: int) -> None:
-    """Lock an open file at once; raise ``OSError`` if somebody else has."""
-    if sys.platform == "win32":
-        import msvcrt
+def _lock(file: int) -> bool:
+    """Lock an open file at once; return whether nobody else has. Where a disk has no locks, nobody has."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
 
-        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
-    else:
-        import fcntl
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
 
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in {errno.EAGAIN, errno.EACCES, errno.EDEADLK}
+    return True
