@@ -12,7 +12,8 @@ import pytest
 from pnml.io.embeddings import open_embeddings
 from pnml.io.fingerprint import fingerprint_path
 from pnml.io.images import open_images
-from pnml.io.store import Part, PartStore
+from pnml.io.part import Part
+from pnml.io.store import PartStore
 
 from .files import embeddings, write_folder, write_rows
 from .google_store import ROOM, GoogleStore, serving_google
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 ROWS = embeddings(100)
 MANIFEST = {"input": "rows", "detector": "mine"}
+RANGES = [(0, 6), (6, 12)]
 
 
 @pytest.fixture
@@ -75,23 +77,23 @@ def test_missing_files_and_passwords_raise(store: GoogleStore) -> None:
 def test_parts_are_written_resumed_and_deleted(store: GoogleStore) -> None:
     out = store.folder / "bucket" / "out"
     parts = PartStore(store.uri("bucket/out"), "parquet")
-    parts.begin(MANIFEST)
-    parts.write(0, 5, Part({"id": np.arange(5)}, ["a.png"]))
-    assert sorted(path.name for path in out.iterdir()) == ["_manifest.json", "rows-000000000000-000000000005.parquet"]
-    parts.begin(MANIFEST)
-    found = parts.read(0, 5)
+    parts.begin(MANIFEST, RANGES)
+    parts.write(0, 6, Part({"id": np.arange(5)}, ["a.png"]))
+    assert sorted(path.name for path in out.iterdir()) == ["_manifest.json", "rows-000000000000-000000000006.parquet"]
+    parts.begin(MANIFEST, RANGES)
+    found = parts.read(0, 6)
     assert found is not None
     assert (found.columns["id"].tolist(), found.skipped) == ([0, 1, 2, 3, 4], ["a.png"])
-    assert parts.read(5, 10) is None
+    assert parts.read(6, 12) is None
     with pytest.raises(ValueError, match=r"belongs to another run: the detector changed"):
-        parts.begin({**MANIFEST, "detector": "another"})
-    parts.begin(MANIFEST, restart=True)
-    assert parts.read(0, 5) is None
+        parts.begin({**MANIFEST, "detector": "another"}, RANGES)
+    parts.begin(MANIFEST, RANGES, restart=True)
+    assert parts.read(0, 6) is None
 
 
 def test_failed_upload_leaves_no_part(store: GoogleStore) -> None:
     parts = PartStore(store.uri("bucket/out"), "parquet")
-    parts.begin(MANIFEST)
+    parts.begin(MANIFEST, RANGES)
     noise = np.random.default_rng(0).integers(0, 1 << 62, ROOM // 4)
     with pytest.raises(PermissionError):
         parts.write(0, len(noise), Part({"id": noise}, []))

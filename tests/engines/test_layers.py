@@ -116,7 +116,7 @@ def test_layer_with_the_name_of_the_embedding_is_told_apart(tmp_path: Path) -> N
 def test_resumed_table_has_the_columns_of_the_first_run(tmp_path: Path, samples: EmbeddingFile) -> None:
     detector, _ = local.fit(samples, head(), progress=False)
     folder = tmp_path / "scores.csv.parts"
-    PartStore(folder, "npz").begin(local.manifest(samples, detector, [(0, 300)]))
+    PartStore(folder, "npz").begin(local.manifest(samples, detector), [(0, 300)])
     with pytest.raises(ValueError, match=r"belongs to another run: the .*columns changed"):
         local.score(samples, detector, tmp_path / "scores.csv", by_layer=True, progress=False)
 

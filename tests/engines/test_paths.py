@@ -13,8 +13,9 @@ import pytest
 from pnml.io.embeddings import open_embeddings
 from pnml.io.fingerprint import fingerprint_path
 from pnml.io.images import open_images
+from pnml.io.part import Part
 from pnml.io.paths import path_or_uri, resolve
-from pnml.io.store import Part, PartStore
+from pnml.io.store import PartStore
 
 from .files import embeddings, write_folder, write_rows
 from .store import Store, serving
@@ -133,18 +134,18 @@ def test_google_store_gets_a_retry_limit_unless_the_uri_has_one(
 
 @pytest.mark.parametrize("file_format", ["npz", "parquet"])
 def test_parts_are_stored_in_an_object_store(file_format: Literal["npz", "parquet"], store: Store) -> None:
-    manifest = {"input": "rows"}
+    manifest, ranges = {"input": "rows"}, [(0, 5), (5, 10)]
     parts = PartStore(store.uri("bucket/out"), file_format)
-    parts.begin(manifest)
+    parts.begin(manifest, ranges)
     parts.write(0, 5, Part({"id": np.arange(5)}, []))
     name = f"bucket/out/rows-000000000000-000000000005.{file_format}"
     assert set(store.objects) == {"bucket/out/_manifest.json", name}
-    parts.begin(manifest)
+    parts.begin(manifest, ranges)
     assert parts.read(5, 10) is None
     part = parts.read(0, 5)
     assert part is not None
     assert part.columns["id"].tolist() == [0, 1, 2, 3, 4]
     with pytest.raises(ValueError, match=r"out/_manifest\.json.* is a file: expected a folder"):
-        PartStore(store.uri("bucket/out/_manifest.json"), file_format).begin(manifest)
-    parts.begin(manifest, restart=True)
+        PartStore(store.uri("bucket/out/_manifest.json"), file_format).begin(manifest, ranges)
+    parts.begin(manifest, ranges, restart=True)
     assert parts.read(0, 5) is None

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pytest
 
-from pnml.io.store import Part, PartStore
+from pnml.io.part import Part
+from pnml.io.store import PartStore
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 Format = Literal["npz", "parquet"]
 MANIFEST = {"input": "rows", "detector": "mine"}
+RANGES = [(0, 3), (3, 6), (6, 9)]
 PART = Part({"id": np.array(["a", "b"]), "regret": np.array([0.5, 0.25]), "is_ood": np.array([True, False])}, ["c.png"])
 
 pytestmark = pytest.mark.parametrize("file_format", ["npz", "parquet"])
@@ -37,7 +39,7 @@ def assert_holds(store: PartStore, start: int, stop: int) -> None:
 
 def test_read_returns_what_was_written(file_format: Format, tmp_path: Path) -> None:
     store = PartStore(tmp_path / "deep" / "out", file_format)
-    store.begin(MANIFEST)
+    store.begin(MANIFEST, RANGES)
     store.write(0, 3, PART)
     assert_holds(store, 0, 3)
     assert store.read(3, 6) is None
@@ -46,60 +48,129 @@ def test_read_returns_what_was_written(file_format: Format, tmp_path: Path) -> N
 
 def test_begin_resumes_the_same_work_only(file_format: Format, tmp_path: Path) -> None:
     store = PartStore(tmp_path, file_format)
-    store.begin(MANIFEST)
+    store.begin(MANIFEST, RANGES)
     store.write(0, 3, PART)
-    store.begin(MANIFEST)
+    store.begin(MANIFEST, RANGES)
     with pytest.raises(ValueError, match=r"belongs to another run: the detector changed\..*--restart"):
-        store.begin({**MANIFEST, "detector": "another"})
+        store.begin({**MANIFEST, "detector": "another"}, RANGES)
     assert_holds(store, 0, 3)
     (tmp_path / "notes.txt").write_text("mine")
-    store.begin({**MANIFEST, "detector": "another"}, restart=True)
+    store.begin({**MANIFEST, "detector": "another"}, RANGES, restart=True)
     assert store.read(0, 3) is None
     assert names(tmp_path) == ["_manifest.json", "notes.txt"]
-    store.begin({**MANIFEST, "detector": "another"})
+    store.begin({**MANIFEST, "detector": "another"}, RANGES)
 
 
-def test_changed_input_keeps_parts_of_the_same_digest(file_format: Format, tmp_path: Path) -> None:
+def test_changed_input_is_resumed_and_keeps_parts_of_the_same_ranges(file_format: Format, tmp_path: Path) -> None:
     store = PartStore(tmp_path, file_format)
-    assert not store.begin(MANIFEST)
-    for start, digest in ((0, "same"), (3, "old"), (6, "")):
-        store.write(start, start + 3, PART._replace(digest=digest))
-    assert not store.begin(MANIFEST, digest=lambda start, stop: "unused")
-    changed = {**MANIFEST, "input": "repaired"}
-    with pytest.raises(ValueError, match="the input changed"):
-        store.begin(changed)
+    assert not store.begin(MANIFEST, RANGES)
+    for rows in RANGES:
+        store.write(*rows, PART)
+    changed = {**MANIFEST, "input": "shortened"}
     with pytest.raises(ValueError, match="the input and the detector changed"):
-        store.begin({**changed, "detector": "another"}, digest=lambda start, stop: "same")
-    assert store.begin(changed, digest=lambda start, stop: "same")
+        store.begin({**changed, "detector": "another"}, RANGES)
+    assert store.begin(changed, [(0, 3), (3, 5)])
     assert_holds(store, 0, 3)
     assert store.read(3, 6) is store.read(6, 9) is None
-    assert not store.begin(changed)
+    assert not store.begin(changed, [(0, 3), (3, 5)])
 
 
+@pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize("content", ["{", "[1]", "3"])
-def test_damaged_manifest_raises_until_restart(content: str, file_format: Format, tmp_path: Path) -> None:
-    store = PartStore(tmp_path, file_format)
+def test_damaged_manifest_raises(content: str, restart: bool, file_format: Format, tmp_path: Path) -> None:  # noqa: FBT001
     (tmp_path / "_manifest.json").write_text(content)
-    with pytest.raises(ValueError, match=r"is damaged .*start over with --restart"):
-        store.begin(MANIFEST)
-    store.begin(MANIFEST, restart=True)
-    store.begin(MANIFEST)
+    with pytest.raises(ValueError, match=r"is damaged .*: delete that folder"):
+        PartStore(tmp_path, file_format).begin(MANIFEST, RANGES, restart=restart)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "expected"),
+    [
+        ({}, "was not written by pnml score"),
+        ({"kind": "icons", "version": 1}, "was not written by pnml score"),
+        ({"kind": "pnml scores", "version": 2, "written_by": "pnml 9.0"}, r"written by pnml 9\.0, whose parts"),
+    ],
+)
+def test_restart_deletes_nothing_beside_the_manifest_of_others(
+    manifest: dict[str, Any], expected: str, file_format: Format, tmp_path: Path
+) -> None:
+    store = PartStore(tmp_path, file_format)
+    store.write(0, 3, PART)
+    (tmp_path / "mine.parquet").write_bytes(b"mine")
+    (tmp_path / "_manifest.json").write_text(json.dumps({**manifest, "files": names(tmp_path)}))
+    before = names(tmp_path)
+    with pytest.raises(ValueError, match=expected):
+        store.begin(MANIFEST, RANGES, restart=True)
+    assert names(tmp_path) == before
+
+
+def test_restart_deletes_only_parts_that_the_manifest_lists(file_format: Format, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    store = PartStore(folder, file_format)
+    store.begin(MANIFEST, RANGES)
+    store.write(0, 3, PART)
+    store.write(9, 12, PART)  # of nobody's list
+    for path in (folder / "mine.parquet", folder / "rows-mine.npz", tmp_path / "outside.npz"):
+        path.write_bytes(b"mine")
+    held = json.loads((folder / "_manifest.json").read_text())
+    held["files"] += ["mine.parquet", "rows-mine.npz", "../outside.npz", 3]
+    (folder / "_manifest.json").write_text(json.dumps(held))
+    store.begin(MANIFEST, RANGES, restart=True)
+    kept = ["_manifest.json", "mine.parquet", f"rows-000000000009-000000000012.{file_format}", "rows-mine.npz"]
+    assert names(folder) == kept
+    store.delete_all()
+    assert names(folder) == kept[1:]
+    assert (tmp_path / "outside.npz").exists()
+
+
+def test_part_that_lacks_rows_is_read_as_absent(
+    file_format: Format, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = PartStore(tmp_path, file_format)
+    store.write(0, 4, PART)
+    with caplog.at_level(logging.WARNING, "pnml"):
+        assert store.read(0, 4) is None
+    assert "does not hold all its rows" in caplog.text
+
+
+def test_check_complete_notices_lost_parts_and_other_runs(file_format: Format, tmp_path: Path) -> None:
+    store = PartStore(tmp_path, file_format)
+    store.begin(MANIFEST, RANGES)
+    store.write(0, 3, PART)
+    store.check_complete(RANGES[:1])
+    with pytest.raises(ValueError, match=r"has lost rows-000000000003-000000000006"):
+        store.check_complete(RANGES)
+    PartStore(tmp_path, file_format).begin(MANIFEST, RANGES, restart=True)
+    with pytest.raises(ValueError, match="another run has begun"):
+        store.check_complete([])
+
+
+def test_locked_folder_is_refused_until_it_is_free(file_format: Format, tmp_path: Path) -> None:
+    one, other = (PartStore(tmp_path / "out", file_format) for _ in range(2))
+    with one.lock():
+        with pytest.raises(ValueError, match=r"another run writes to .*out: wait until it ends"), other.lock():
+            pass
+        assert (tmp_path / "out").exists()
+    assert not (tmp_path / "out").exists()
+    with other.lock():
+        other.begin(MANIFEST, RANGES)
+    assert names(tmp_path / "out") == ["_manifest.json"]
 
 
 @pytest.mark.parametrize("restart", [False, True])
 def test_begin_refuses_a_folder_of_other_files(restart: bool, file_format: Format, tmp_path: Path) -> None:  # noqa: FBT001
     (tmp_path / "thesis.tex").write_text("mine")
     with pytest.raises(ValueError, match="was not written by pnml score: move it"):
-        PartStore(tmp_path, file_format).begin(MANIFEST, restart=restart)
+        PartStore(tmp_path, file_format).begin(MANIFEST, RANGES, restart=restart)
     with pytest.raises(ValueError, match=r"thesis\.tex is a file: expected a folder"):
-        PartStore(tmp_path / "thesis.tex", file_format).begin(MANIFEST, restart=restart)
+        PartStore(tmp_path / "thesis.tex", file_format).begin(MANIFEST, RANGES, restart=restart)
     assert names(tmp_path) == ["thesis.tex"]
 
 
 def test_begin_ignores_a_manifest_that_was_not_finished(file_format: Format, tmp_path: Path) -> None:
     (tmp_path / "._manifest.json.1.partial").write_text("{")
-    PartStore(tmp_path, file_format).begin(MANIFEST)
-    assert json.loads((tmp_path / "_manifest.json").read_text()) == MANIFEST
+    PartStore(tmp_path, file_format).begin(MANIFEST, RANGES)
+    assert json.loads((tmp_path / "_manifest.json").read_text())["work"] == MANIFEST
 
 
 @pytest.mark.parametrize("kept", [0, 10, 300])
@@ -117,7 +188,7 @@ def test_truncated_part_is_logged_and_read_as_absent(
 
 def test_full_disk_leaves_no_partial_file(file_format: Format, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = PartStore(tmp_path, file_format)
-    store.begin(MANIFEST)
+    store.begin(MANIFEST, RANGES)
 
     def write_bytes(path: Path, data: Any) -> None:
         with path.open("wb") as file:
@@ -132,7 +203,7 @@ def test_full_disk_leaves_no_partial_file(file_format: Format, tmp_path: Path, m
 
 def test_delete_leftovers_deletes_partial_files_only(file_format: Format, tmp_path: Path) -> None:
     store = PartStore(tmp_path, file_format)
-    store.begin(MANIFEST)
+    store.begin(MANIFEST, RANGES)
     store.write(0, 3, PART)
     before = names(tmp_path)
     (tmp_path / f".rows-000000000003-000000000006.{file_format}.123.partial").write_bytes(b"half")
@@ -144,6 +215,6 @@ def test_delete_leftovers_deletes_partial_files_only(file_format: Format, tmp_pa
 
 def test_file_uri_is_a_local_folder(file_format: Format, tmp_path: Path) -> None:
     store = PartStore((tmp_path / "out").as_uri(), file_format)
-    store.begin(MANIFEST)
+    store.begin(MANIFEST, RANGES)
     store.write(0, 3, PART)
     assert_holds(PartStore(tmp_path / "out", file_format), 0, 3)

@@ -9,6 +9,7 @@ from rich.console import Console
 from pnml.cli._app import Facts
 from pnml.cli._inputs import CheckModelOption, DetectorFile, WeightsOption
 from pnml.io.model import load_model
+from pnml.io.outputs import check_output
 from pnml.io.preparation_record import Record, describe_preparation, of_images, pixels_of
 
 
@@ -35,6 +36,7 @@ def export(
 
     Example: `pnml export detector.safetensors --model mine:create --example-shape 3,32,32 --out guarded.onnx`
     """
+    check_output(out, detector, weights)
     given = None if example_shape is None else _shape(example_shape)
     network, _ = load_model(model, weights)
     import torch

@@ -12,6 +12,7 @@ from pnml.core.detector import Detector
 from pnml.core.scaling import EmbeddingScale
 from pnml.engines import local
 from pnml.io.head import read_head
+from pnml.io.outputs import check_output
 
 if TYPE_CHECKING:
     from pnml.io.embedded_images import EmbeddedImages
@@ -90,6 +91,7 @@ def fit(
         )
     if names and embedding_scale != "auto":
         raise typer.BadParameter(f"layers need --embedding-scale auto, got {embedding_scale}", param_hint="--layers")
+    check_output(out, head, None if embeddings == options.STANDARD else embeddings, images, weights)
     out.parent.mkdir(parents=True, exist_ok=True)
     inputs = options.Inputs(embeddings, images, model, weights, size, mean, std, batch_size, strict, column)
     samples: EmbeddingFile | EmbeddedImages

@@ -61,6 +61,9 @@ def report(
 
     Example: `pnml report scores.csv --images new --detector detector.safetensors`
     """
+    from pnml.io.outputs import check_output
+
+    check_output(out, source, images, detector, classes)
     if source.is_file() or any(source.glob("*.parquet")):
         if study or model or ind or method:
             raise typer.BadParameter(f"{_OF_RESULTS}, and {source} is a table of scores")

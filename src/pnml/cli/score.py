@@ -16,6 +16,7 @@ from pnml.core.detector import Detector
 from pnml.engines import local
 from pnml.engines.stream import score_to_stream
 from pnml.engines.summary import Summary
+from pnml.io.outputs import check_output
 from pnml.io.source import Samples
 
 _QUANTILES = {"min": 0.0, "5%": 0.05, "median": 0.5, "95%": 0.95, "max": 1.0}
@@ -78,6 +79,9 @@ def score(
         raise typer.BadParameter("--json needs standard output for itself: name a file", param_hint="--out")
     if engine == "plain" and to_file and (not isinstance(out, Path) or out.is_dir()):
         raise typer.BadParameter(f"{out} is no file of this machine: --engine ray writes folders", param_hint="--out")
+    if to_file:
+        given = None if embeddings == options.STANDARD else embeddings
+        check_output(out, detector, given, images, weights, is_folder=engine == "ray")
     samples, fitted = inputs.open_with_detector(detector, check_model=check_model)
     if by_layer and not fitted.layer_names:
         raise typer.BadParameter(f"{detector} reads the embedding alone", param_hint="--by-layer")

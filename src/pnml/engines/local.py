@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,14 +12,19 @@ from pnml.core.calibration_scores import CalibrationScores
 from pnml.core.correlation import Correlation
 from pnml.core.detector import Detector
 from pnml.core.rows import check_scored
+from pnml.engines.budget import check_ids, within_budget
+from pnml.engines.coverage import check_coverage
 from pnml.engines.ranges import local_ranges
 from pnml.engines.reading import read_chunks
 from pnml.engines.summary import Summary
 from pnml.io.fingerprint import fingerprint_detector, join_digests
+from pnml.io.outputs import check_output
+from pnml.io.part import Part
 from pnml.io.preparation_record import check_preparation
 from pnml.io.scores import ScoreTable, score_writer
 from pnml.io.source import locate_errors
-from pnml.io.store import Part, PartStore
+from pnml.io.store import PartStore
+from pnml.io.texts import text_lengths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,8 +32,8 @@ if TYPE_CHECKING:
 
     from pnml.core.calibration import By, Threshold
     from pnml.engines.ranges import Range
+    from pnml.io.part import Columns
     from pnml.io.source import Samples
-    from pnml.io.store import Columns
     from pnml.pytorch.guard import Guard
 
 _LOG = logging.getLogger(__name__)
@@ -57,6 +61,7 @@ def fit(samples: Samples, head: Detector | Guard, *, progress: bool = True) -> F
         head: a detector, or for images the guard of their model: its last layer and embedding scale are used.
         progress: show a progress bar on stderr.
     """
+    samples = within_budget(samples, head.n_classes if isinstance(head, Detector) else 0)
     return finish_fit(samples, head, sum_rows(samples, 0, samples.count, head, progress=progress))
 
 
@@ -75,6 +80,7 @@ def calibrate(
         The threshold, and the ids of the images that do not decode.
     """
     check_preparation(detector.preparation, samples.preparation_record)
+    samples = within_budget(samples, detector.n_classes)
     parts: list[CalibrationScores] = []
     skipped: list[str] = []
     for chunk in read_chunks(samples, [(0, samples.count)], "calibrate", progress=progress):
@@ -86,6 +92,7 @@ def calibrate(
                 )
             parts.append(found)
     check_decoded(samples, skipped)
+    check_coverage(samples, sum(len(part.scores) for part in parts) + len(skipped))
     detector.threshold = CalibrationScores.join(parts).threshold(false_alarm_rate=false_alarm_rate, by=by)
     return detector.threshold, tuple(skipped)
 
@@ -102,7 +109,8 @@ def score(
     """Score all samples into one file; a run of the same arguments that was killed is resumed.
 
     If the input changed meanwhile, because a row was repaired, rows before it keep their scores, and so do all others
-    whose content and places are as they were.
+    whose content and places are as they were: every part that is kept is compared with its rows. While a run is at
+    work, a second one with the same ``out`` is refused; and so is an ``out`` that would change the input.
 
     Args:
         samples: the samples to score.
@@ -113,21 +121,35 @@ def score(
         progress: show a progress bar on stderr.
     """
     check_preparation(detector.preparation, samples.preparation_record)
-    write = score_writer(out)
-    ranges, folder = local_ranges(samples), out.with_name(f"{out.name}.parts")
-    store = PartStore(folder, "npz")
-    work = manifest(samples, detector, ranges, by_layer=by_layer)
-    if store.begin(work, restart=restart, digest=samples.digest):
-        _LOG.info("%s changed since the earlier run: rows that are as they were keep their scores", samples.path)
-    summary = score_rows(samples, ranges, detector, store, by_layer=by_layer, progress=progress)
-    check_decoded(samples, summary.skipped)
-    joined = folder / out.name
-    with atomic_path(joined) as partial:  # in the folder of parts, so that a killed run leaves nothing beside OUT
-        write(partial, _stored_columns(store, ranges))
-    joined.replace(out)
-    store.delete_all()
-    folder.rmdir()
+    write, folder = score_writer(out), out.with_name(f"{out.name}.parts")
+    check_output(out, samples.path)
+    check_output(folder, samples.path)
+    samples = within_budget(samples, detector.n_classes)
+    ranges, store = local_ranges(samples), PartStore(folder, "npz")
+    with store.lock():
+        begin(store, samples, detector, ranges, by_layer=by_layer, restart=restart)
+        summary = score_rows(samples, ranges, detector, store, by_layer=by_layer, progress=progress)
+        check_decoded(samples, summary.skipped)
+        check_coverage(samples, summary.rows + len(summary.skipped))
+        with atomic_path(out) as partial:
+            write(partial, _stored_columns(store, ranges))
+            store.check_complete(ranges)
+        store.delete_all()
     return summary
+
+
+def begin(
+    store: PartStore,
+    samples: Samples,
+    detector: Detector,
+    ranges: Sequence[Range],
+    *,
+    by_layer: bool,
+    restart: bool,
+) -> None:
+    """Begin or resume the scoring of all samples in a store, and say so if the input changed meanwhile."""
+    if store.begin(manifest(samples, detector, by_layer=by_layer), ranges, restart=restart):
+        _LOG.info("%s changed since the earlier run: rows that are as they were keep their scores", samples.path)
 
 
 def sum_rows(samples: Samples, start: int, stop: int, head: Detector | Guard, *, progress: bool = False) -> Sums:
@@ -156,8 +178,12 @@ def score_rows(
     by_layer: bool = False,
     progress: bool = False,
 ) -> Summary:
-    """Score ranges of rows and store each as one part; parts that an earlier run has stored are kept."""
-    summaries = {rows: Summary.of(part) for rows in ranges if (part := store.read(*rows)) is not None}
+    """Score ranges of rows and store each as one part; parts of the same rows, of an earlier run, are kept."""
+    summaries: dict[Range, Summary] = {}
+    for rows in ranges:
+        part = store.read(*rows)
+        if part is not None and part.digest == samples.digest(*rows):
+            summaries[rows] = Summary.of(part)
     if summaries:
         done = sum(stop - start for start, stop in summaries)
         _LOG.info("resuming: %s of %s rows are scored already", f"{done:,}", f"{samples.count:,}")
@@ -167,8 +193,11 @@ def score_rows(
     tables: list[Columns] = []
     skipped: list[str] = []
     digests: list[bytes] = []
+    characters = 0
     for chunk in read_chunks(samples, missing, "score", progress=progress):
         skipped += chunk.skipped
+        characters += int(text_lengths(chunk.ids).sum())
+        check_ids(characters, samples, chunk.stop - len(chunk.ids), chunk.stop)
         digests.append(chunk.digest())
         if len(chunk.ids):
             with locate_errors(chunk, samples.path, samples.layer_names):
@@ -182,13 +211,14 @@ def score_rows(
             part = Part(joined, skipped, join_digests(digests))
             store.write(*rows, part)
             summaries[rows] = Summary.of(part)
-            tables, skipped, digests = [], [], []
+            tables, skipped, digests, characters = [], [], [], 0
     return sum((summaries[rows] for rows in ranges), Summary())
 
 
 def finish_fit(samples: Samples, head: Detector | Guard, sums: Sums) -> Fit:
     """Return the detector of the last layer of ``head`` and the statistic of all samples."""
     check_decoded(samples, sums.skipped)
+    check_coverage(samples, sums.correlation.count + sums.correlation.left_out + len(sums.skipped))
     detector = unfitted(head)
     detector.layer_names, detector.preparation = samples.layer_names, samples.preparation_record
     if not isinstance(head, Detector):
@@ -203,13 +233,10 @@ def unfitted(head: Detector | Guard) -> Detector:
     return head.empty_detector()
 
 
-def manifest(
-    samples: Samples, detector: Detector, ranges: Sequence[Range], *, by_layer: bool = False
-) -> dict[str, Any]:
+def manifest(samples: Samples, detector: Detector, *, by_layer: bool = False) -> dict[str, Any]:
     """Return what identifies the work whose parts may be resumed."""
-    digest = hashlib.sha256(repr(ranges).encode()).hexdigest()
     columns = {"columns": "by layer"} if by_layer else {}
-    return {**samples.fingerprint(), "detector": fingerprint_detector(detector), "ranges": digest, **columns}
+    return {**samples.fingerprint(), "detector": fingerprint_detector(detector), **columns}
 
 
 def check_decoded(samples: Samples, skipped: Sequence[str]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
+from pnml.engines.budget import table_rows
+
 if TYPE_CHECKING:
     from pnml.io.source import Samples
 
@@ -19,7 +21,8 @@ Range = tuple[int, int]
 
 def local_ranges(samples: Samples) -> list[Range]:
     """Return the ranges between the points from which a killed local run can be resumed."""
-    return split_rows(samples.count, samples.chunk_rows, (), _CHUNKS)
+    chunks = max(1, min(_CHUNKS, table_rows(samples.reader) // samples.chunk_rows))
+    return split_rows(samples.count, samples.chunk_rows, (), chunks)
 
 
 def worker_ranges(samples: Samples) -> list[Range]:

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING
 
 from pnml.backend.progress import track
 from pnml.core.detector import Detector
+from pnml.engines.budget import within_budget
 from pnml.engines.cluster import cluster
+from pnml.engines.coverage import check_coverage
 from pnml.engines.jobs import ScoreJob, SumJob, row_to_sums
-from pnml.engines.local import check_decoded, finish_fit, manifest, unfitted
+from pnml.engines.local import begin, check_decoded, finish_fit, unfitted
 from pnml.engines.mapping import map_ranges
 from pnml.engines.ranges import worker_ranges
 from pnml.engines.summary import Summary
@@ -27,6 +29,7 @@ from pnml.engines.tree import add_tables, reduce_in_tree
 from pnml.io.embedded_images import EmbeddedImages
 from pnml.io.embeddings import EmbeddingFile, open_embeddings
 from pnml.io.images import open_images
+from pnml.io.outputs import check_output
 from pnml.io.paths import path_or_uri
 from pnml.io.preparation import Preparation
 from pnml.io.preparation_record import check_preparation, restore_preparation
@@ -128,6 +131,7 @@ def fit_samples(samples: Samples, head: Detector | Guard, *, cpus: int | None = 
 
 def sum_samples(samples: Samples, head: Detector | Guard, *, cpus: int | None = None, progress: bool = True) -> Sums:
     """Sum the statistic of all samples: one partial sum per range, added in a tree on the workers."""
+    samples = within_budget(samples, head.n_classes if isinstance(head, Detector) else 0)
     job = SumJob(_portable(samples), unfitted(head))
     ranges = worker_ranges(samples)
     with cluster(cpus) as ray:
@@ -149,16 +153,20 @@ def score_samples(
 ) -> Summary:
     """Score all samples into a folder of parquet files, one per range; see :func:`score`."""
     check_preparation(detector.preparation, samples.preparation_record)
+    samples = within_budget(samples, detector.n_classes)
     store, ranges = PartStore(out, "parquet"), worker_ranges(samples)
     job = ScoreJob(_portable(samples), detector, store, by_layer)
     summary = Summary()
-    with cluster(cpus) as ray:
-        store.begin(manifest(samples, detector, ranges, by_layer=by_layer), restart=restart)
+    check_output(out, samples.path, is_folder=True)
+    with cluster(cpus) as ray, store.lock():
+        begin(store, samples, detector, ranges, by_layer=by_layer, restart=restart)
         for table in track(map_ranges(ray, job, ranges), "score", total=len(ranges), shown=progress):
             for row in ray.get(table).to_pylist():
                 summary += Summary.from_json(row["summary"])
-    check_decoded(samples, summary.skipped)
-    store.delete_leftovers()
+        check_decoded(samples, summary.skipped)
+        check_coverage(samples, summary.rows + len(summary.skipped))
+        store.check_complete(ranges)
+        store.delete_leftovers()
     return summary
 
 

@@ -5,20 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TextIO
 
 from pnml.core.rows import check_scored
+from pnml.engines.budget import within_budget
+from pnml.engines.coverage import check_coverage
 from pnml.engines.local import check_decoded
 from pnml.engines.reading import read_chunks
 from pnml.engines.summary import Summary
+from pnml.io.part import Part
 from pnml.io.preparation_record import check_preparation
 from pnml.io.scores import ScoreTable, write_csv
 from pnml.io.source import locate_errors
-from pnml.io.store import Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pnml.core.detector import Detector
+    from pnml.io.part import Columns
     from pnml.io.source import Samples
-    from pnml.io.store import Columns
 
 
 def score_to_stream(
@@ -26,6 +28,7 @@ def score_to_stream(
 ) -> Summary:
     """Score all samples as CSV into an open file, a chunk at a time; what was written stays if an error follows."""
     check_preparation(detector.preparation, samples.preparation_record)
+    samples = within_budget(samples, detector.n_classes)
     table, summary = ScoreTable.of(detector, by_layer=by_layer), Summary()
 
     def tables() -> Iterator[Columns]:
@@ -42,4 +45,5 @@ def score_to_stream(
 
     write_csv(file, tables())
     check_decoded(samples, summary.skipped)
+    check_coverage(samples, summary.rows + len(summary.skipped))
     return summary

@@ -11,7 +11,9 @@ import numpy as np
 from pnml.io.csv_records import find_records
 from pnml.io.feature_columns import PREFIX, choose_columns, choose_layers
 from pnml.io.fingerprint import fingerprint_path
+from pnml.io.regroup import regroup
 from pnml.io.source import RowReader
+from pnml.io.texts import as_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from pnml.io.csv_records import CsvRecords
 
+_CELLS = 1 << 17  # that are held as text at a time, which takes ten times the memory of numbers
 _SAMPLE = 256  # records that decide about the precision
 _FLOAT32_DIGITS = 9  # as many as a float32 needs
 
@@ -50,20 +53,25 @@ def open_csv(path: Path, layers: Sequence[str] | None = None, columns: Sequence[
     numbers = [table.names.index(name) for name in chosen]
     dtype = _precision(table, numbers)
 
-    def read(start: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    def batches(start: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         for lines, cells in table.rows(start, size):
             values = _to_numbers(table, lines, cells, numbers).astype(dtype)
             if id_column is None:
                 ids = np.arange(start, start + len(cells))
             else:
-                ids = np.asarray([row[id_column] for row in cells], dtype=np.str_)
+                ids = as_texts(row[id_column] for row in cells)
                 if "" in ids:
                     line = lines[int((ids == "").argmax())]
                     raise ValueError(f"line {line} of {path} has no id: give every row one, or leave the column out")
             start += len(cells)
             yield ids, values
 
-    return RowReader(path, table.count, read, partial(fingerprint_path, path), width=len(numbers), columns=(*chosen,))
+    def read(start: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        return regroup(batches(start, max(1, min(size, _CELLS // len(table.names)))), size)
+
+    id_bytes = 0 if id_column is None else path.stat().st_size // max(1, table.count)
+    fingerprint = partial(fingerprint_path, path)
+    return RowReader(path, table.count, read, fingerprint, (), len(numbers), (), (*chosen,), id_bytes)
 
 
 def _check_header(table: CsvRecords) -> None:

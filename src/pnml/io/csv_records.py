@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _STRIDE = 1024  # records from one remembered place to the next
 _MOST_LINES = 1000  # of one record; more means a quote that is never closed
+_MOST_BYTES = 1 << 24  # of the records that are held as text at a time, and of a line
 _DELIMITERS = (",", ";", "\t")
 
 
@@ -43,7 +44,9 @@ class CsvRecords:
     places: tuple[tuple[int, int], ...]
 
     def rows(self, start: int, size: int) -> Iterator[tuple[list[int], list[list[str]]]]:
-        """Yield ``size`` records at a time (fewer only at the end) from number ``start`` on: lines, and their cells.
+        """Yield ``size`` records at a time from number ``start`` on: lines, and their cells.
+
+        Fewer come at the end, and where they are long.
 
         Raises:
             ValueError: for a record with more or fewer cells than the header, or that is no UTF-8 text.
@@ -54,7 +57,7 @@ class CsvRecords:
         with self.path.open("rb") as file:
             file.seek(offset)
             records = islice(_records(self.path, file, offset, line), start % _STRIDE, None)
-            while batch := list(islice(records, size)):
+            for batch in _batches(records, size):
                 lines = [record.line for record in batch]
                 cells = parse_records(self.path, batch, self.delimiter)
                 width = len(self.names)
@@ -64,6 +67,20 @@ class CsvRecords:
                             f"line {number} of {self.path} has {len(row)} cells, the header {width}: repair it"
                         )
                 yield lines, cells
+
+
+def _batches(records: Iterator[Record], size: int) -> Iterator[list[Record]]:
+    """Yield ``size`` records at a time, or as many as have 16 MB."""
+    held: list[Record] = []
+    length = 0
+    for record in records:
+        held.append(record)
+        length += len(record.content)
+        if len(held) == size or length > _MOST_BYTES:
+            yield held
+            held, length = [], 0
+    if held:
+        yield held
 
 
 def find_records(path: Path) -> CsvRecords:
@@ -106,7 +123,11 @@ def _records(path: Path, file: IO[bytes], offset: int, line: int) -> Iterator[Re
     """Yield records from an open file; blank lines are left out, and a quoted cell may hold line ends."""
     held: list[bytes] = []
     begin, first, quotes = offset, line, 0
-    for content in file:
+    while content := file.readline(_MOST_BYTES):
+        if len(content) == _MOST_BYTES:
+            raise ValueError(
+                f"line {line} of {path} has {_MOST_BYTES:,} bytes or more: no CSV has such lines, repair it"
+            )
         held.append(content)
         quotes += content.count(b'"')
         offset, line = offset + len(content), line + 1

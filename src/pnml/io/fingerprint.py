@@ -19,11 +19,17 @@ if TYPE_CHECKING:
 
 
 def fingerprint_path(path: PathOrUri) -> dict[str, Any]:
-    """Return the fingerprint of a file of this machine, or of the parquet files in a folder or a store."""
+    """Return the fingerprint of a file of this machine, or of the parquet files in a folder or a store.
+
+    It holds the numbers of files on disks: one that takes the place of another, of the same size and time, has another.
+    """
     if isinstance(path, Path) and path.is_file():
-        return fingerprint_file(path)
-    _, files = find_parquet_files(path)
-    return _fingerprint_listing(path, [(file.path, file.size, file.mtime_ns) for file in files])
+        return {**fingerprint_file(path), "number": path.stat().st_ino}
+    filesystem, files = find_parquet_files(path)
+    is_local = filesystem.type_name == "local"
+    numbers = [Path(file.path).stat().st_ino if is_local else 0 for file in files]
+    listing = zip(files, numbers, strict=True)
+    return _fingerprint_listing(path, [(file.path, file.size, file.mtime_ns, number) for file, number in listing])
 
 
 def fingerprint_file(path: Path) -> dict[str, Any]:
@@ -33,9 +39,9 @@ def fingerprint_file(path: Path) -> dict[str, Any]:
 
 
 def fingerprint_folder(folder: Path, files: Sequence[Path]) -> dict[str, Any]:
-    """Return the path of a folder, and a digest of the names, sizes and times of some files below it."""
+    """Return the path of a folder, and a digest of the names, sizes, times and numbers of some files below it."""
     stats = ((file.relative_to(folder).as_posix(), file.stat()) for file in files)
-    return _fingerprint_listing(folder, [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats])
+    return _fingerprint_listing(folder, [(name, stat.st_size, stat.st_mtime_ns, stat.st_ino) for name, stat in stats])
 
 
 def fingerprint_detector(detector: Detector) -> str:
@@ -55,22 +61,23 @@ def digest_rows(ids: Iterable[Any], rows: Any) -> bytes:
 
     Args:
         ids: of the rows.
-        rows: a matrix; or encoded images, of which files go by their sizes and times.
+        rows: a matrix; or encoded images, which are files or their contents.
 
     >>> import numpy as np
     >>> digest_rows([0, 1], np.eye(2)) == digest_rows([0, 1], np.eye(2)) != digest_rows([0, 1], -np.eye(2))
     True
     """
-    digest = hashlib.sha256("\0".join(map(str, ids)).encode(errors="surrogateescape"))
+    digest = hashlib.sha256()
+    for name in ids:
+        digest.update(f"{name}\0".encode(errors="surrogateescape"))
     if isinstance(rows, np.ndarray):
         digest.update(f"\0{rows.dtype.str}{rows.shape}".encode())
         digest.update(np.ascontiguousarray(rows).data)
         return digest.digest()
     for row in rows:
-        if isinstance(row, Path):
-            digest.update(f"\0{row.stat().st_size} {row.stat().st_mtime_ns}".encode())
-        else:
-            digest.update(f"\0{len(row)} ".encode() + row)
+        content = row.read_bytes() if isinstance(row, Path) else row
+        digest.update(f"{len(content)}\0".encode())
+        digest.update(content)
     return digest.digest()
 
 
@@ -79,7 +86,7 @@ def join_digests(digests: Iterable[bytes]) -> str:
     return hashlib.sha256(b"".join(digests)).hexdigest()
 
 
-def _fingerprint_listing(path: PathOrUri, files: Iterable[tuple[str, int, int]]) -> dict[str, Any]:
-    lines = [f"{name}\0{size}\0{modified}\n" for name, size, modified in files]
+def _fingerprint_listing(path: PathOrUri, files: Iterable[tuple[str, int, int, int]]) -> dict[str, Any]:
+    lines = [f"{name}\0{size}\0{modified}\0{number}\n" for name, size, modified, number in files]
     resolved = str(path.resolve()) if isinstance(path, Path) else path
     return {"path": resolved, "files": len(lines), "listing": hashlib.sha256("".join(lines).encode()).hexdigest()}

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from pnml.backend.extras import require
 from pnml.backend.files import atomic_path
+from pnml.io.locks import lock_folder
 from pnml.io.paths import resolve
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from pnml.io.paths import PathOrUri
 
 
@@ -48,6 +52,10 @@ class LocalFolder:
         """Delete a file."""
         (self.path / name).unlink()
 
+    def lock(self) -> AbstractContextManager[None]:
+        """Keep other processes out that lock the folder, too."""
+        return lock_folder(self.path)
+
 
 @dataclass(frozen=True)
 class RemoteFolder:
@@ -77,3 +85,7 @@ class RemoteFolder:
     def delete(self, name: str) -> None:
         """Delete a file."""
         self.filesystem.delete_file(f"{self.path}/{name}")
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Do nothing: stores have no locks, so writers have to notice each other in another way."""
+        return nullcontext()

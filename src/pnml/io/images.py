@@ -7,12 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from pnml.backend.extras import require
 from pnml.io.fingerprint import fingerprint_folder, fingerprint_path
 from pnml.io.parquet_files import open_parquet, table_ids
 from pnml.io.source import RowReader
+from pnml.io.texts import as_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +46,7 @@ def _open_folder(folder: Path) -> RowReader:
     def read(start: int, size: int) -> Iterator[tuple[NDArray[Any], list[Path]]]:
         for first in range(start, len(files), size):
             batch = files[first : first + size]
-            yield np.asarray([file.relative_to(folder).as_posix() for file in batch], dtype=np.str_), batch
+            yield as_texts(file.relative_to(folder).as_posix() for file in batch), batch
 
     return RowReader(folder, len(files), read, partial(fingerprint_folder, folder, files))
 

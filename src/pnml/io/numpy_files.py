@@ -14,6 +14,7 @@ from pnml.io.feature_columns import PREFIX, choose_columns, choose_layers
 from pnml.io.fingerprint import fingerprint_path
 from pnml.io.ids import decode_ids
 from pnml.io.source import RowReader
+from pnml.io.texts import as_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,20 +31,29 @@ def open_npy(path: Path, layers: Sequence[str] | None = None, columns: Sequence[
     choose_layers(path, (), layers)
     if columns:
         raise ValueError(f"{path} holds one array without a name, got --column {','.join(columns)}: leave it out")
+    count, width = _map_rows(path).shape
+
+    def read(start: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        for first in range(start, count, size):
+            rows = _map_rows(path)  # anew, so that pages which were read count no longer as memory of this process
+            if rows.shape != (count, width):
+                raise ValueError(f"{path} changed while it was read: run the command again")
+            batch = np.array(rows[first : first + size], dtype=rows.dtype.newbyteorder("="))
+            del rows
+            yield np.arange(first, first + len(batch)), batch
+
+    return RowReader(path, count, read, partial(fingerprint_path, path), width=width)
+
+
+def _map_rows(path: Path) -> NDArray[Any]:
     try:
-        rows = np.load(path, mmap_mode="r", allow_pickle=False)
+        rows: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
         raise ValueError(
             f"{path} is no whole .npy file of numbers ({error}): write it again with numpy.save"
         ) from error
-    count, width = _matrix_shape(path, rows.shape, rows.dtype)
-
-    def read(start: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        for first in range(start, count, size):
-            batch = np.array(rows[first : first + size], dtype=rows.dtype.newbyteorder("="))
-            yield np.arange(first, first + len(batch)), batch
-
-    return RowReader(path, count, read, partial(fingerprint_path, path), width=width)
+    _matrix_shape(path, rows.shape, rows.dtype)
+    return rows
 
 
 def open_npz(path: Path, layers: Sequence[str] | None = None, columns: Sequence[str] | None = None) -> RowReader:
@@ -86,7 +96,8 @@ def open_npz(path: Path, layers: Sequence[str] | None = None, columns: Sequence[
 
     widths = tuple((layer, width) for layer, (_, width) in zip(chosen, shapes[1:], strict=True))
     fingerprint = partial(fingerprint_path, path)
-    return RowReader(path, count, read, fingerprint, width=width, layers=widths, columns=(name,))
+    id_bytes = headers["id"][1].itemsize if "id" in headers else 0
+    return RowReader(path, count, read, fingerprint, (), width, widths, (name,), id_bytes)
 
 
 def _array_name(path: Path, names: Sequence[str], columns: Sequence[str] | None) -> str:
@@ -142,7 +153,10 @@ def _batches(path: Path, archive: zipfile.ZipFile, name: str, start: int, size: 
 def _id_batches(path: Path, archive: zipfile.ZipFile, start: int, size: int) -> Iterator[NDArray[Any]]:
     """Yield ids; bytes as text."""
     for ids in _batches(path, archive, "id", start, size):
-        yield np.asarray(decode_ids(ids.tolist(), start), dtype=np.str_) if ids.dtype.kind == "S" else ids
+        if ids.dtype.kind == "S":
+            yield as_texts(decode_ids(ids.tolist(), start))
+        else:
+            yield as_texts(ids.tolist()) if ids.dtype.kind == "U" else ids
         start += len(ids)
 
 

@@ -16,7 +16,9 @@ from pnml.io.feature_columns import PREFIX, choose_columns, choose_layers
 from pnml.io.fingerprint import fingerprint_path
 from pnml.io.ids import decode_ids
 from pnml.io.paths import PathOrUri, find_parquet_files
+from pnml.io.regroup import regroup
 from pnml.io.source import RowReader
+from pnml.io.texts import as_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 _BUFFER = 1 << 16  # bytes read ahead per column; without it whole row groups are held
 _REMOTE_BUFFER = 1 << 23  # the same for all columns of a store, where every read is a request
 _FOOTERS_AT_ONCE = 16
+_TEXTS_AT_ONCE = 1024  # ids; some may be far longer than most
+_ID_BYTES = 1 << 24  # of the ids that are read at once
 
 
 @dataclass(frozen=True)
@@ -36,11 +40,20 @@ class ParquetFiles:
         filesystem: the pyarrow filesystem of the files.
         files: the path of every file, and the number of rows of each of its row groups.
         schema: the pyarrow schema that the files share.
+        id_bytes: the size of an id, on average in the row group of the longest; 0 without ids.
     """
 
     filesystem: Any
     files: tuple[tuple[str, tuple[int, ...]], ...]
     schema: Any
+
+    id_bytes: int = 0
+
+    @property
+    def has_text_ids(self) -> bool:
+        """Whether the column ``id`` holds text."""
+        arrow = require("pyarrow", extra="parquet", what="reading parquet")
+        return "id" in self.schema.names and bool(self.schema.field("id").type == arrow.string())
 
     @property
     def count(self) -> int:
@@ -76,7 +89,11 @@ class ParquetFiles:
                 skipped += 1
             if skipped == len(groups):
                 continue
-            with _open_file(self.filesystem, path, len(columns)) as file:
+            # Repeated ids stay one text; those that were stored once for many rows might not fit into memory otherwise.
+            repeated = ["id"] if "id" in columns and self.has_text_ids else []
+            with _open_file(self.filesystem, path, len(columns), repeated) as file:
+                if _group_rows(file) != groups:
+                    raise ValueError(f"{path} changed while it was read: run the command again")
                 for batch in file.iter_batches(size, row_groups=range(skipped, len(groups)), columns=columns):
                     yield batch.slice(start)
                     start = max(0, start - batch.num_rows)
@@ -86,29 +103,42 @@ def open_parquet(path: PathOrUri) -> ParquetFiles:
     """Open a parquet file, or all those of a folder, for streaming; only their footers are read now."""
     filesystem, found = find_parquet_files(path)
 
-    def read_footer(file_path: str) -> tuple[tuple[int, ...], Any]:
+    def read_footer(file_path: str) -> tuple[tuple[int, ...], Any, int]:
         with _open_file(filesystem, file_path) as file:
-            groups = range(file.num_row_groups)
-            return tuple(file.metadata.row_group(group).num_rows for group in groups), file.schema_arrow
+            return _group_rows(file), file.schema_arrow, _id_bytes(file.metadata)
 
     paths = [info.path for info in found]
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
         footers = list(pool.map(read_footer, paths))
     schema = footers[0][1]
-    for file_path, (_, other) in zip(paths, footers, strict=True):
+    for file_path, (_, other, _) in zip(paths, footers, strict=True):
         if not other.equals(schema):
             raise ValueError(f"the columns of {file_path} are not those of {paths[0]}: leave files of other tables out")
-    files = tuple((file_path, groups) for file_path, (groups, _) in zip(paths, footers, strict=True))
-    return ParquetFiles(filesystem, files, schema)
+    files = tuple((file_path, groups) for file_path, (groups, _, _) in zip(paths, footers, strict=True))
+    return ParquetFiles(filesystem, files, schema, max(id_bytes for _, _, id_bytes in footers))
+
+
+def _group_rows(file: Any) -> tuple[int, ...]:
+    """Return the number of rows of every row group."""
+    return tuple(file.metadata.row_group(group).num_rows for group in range(file.num_row_groups))
+
+
+def _id_bytes(metadata: Any) -> int:
+    """Return the size of an id, on average in the row group of the longest."""
+    number = next((n for n in range(metadata.num_columns) if metadata.schema.column(n).path == "id"), None)
+    if number is None:
+        return 0
+    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+    return max((group.column(number).total_uncompressed_size // max(1, group.num_rows) for group in groups), default=0)
 
 
 @contextmanager
-def _open_file(filesystem: Any, path: str, columns: int = 1) -> Iterator[Any]:
+def _open_file(filesystem: Any, path: str, columns: int = 1, repeated: Sequence[str] = ()) -> Iterator[Any]:
     parquet = require("pyarrow.parquet", extra="parquet", what="reading parquet")
     buffer = _BUFFER if filesystem.type_name == "local" else max(_BUFFER, _REMOTE_BUFFER // columns)
     with filesystem.open_input_file(path) as source:
         try:
-            file = parquet.ParquetFile(source, pre_buffer=False, buffer_size=buffer)
+            file = parquet.ParquetFile(source, pre_buffer=False, buffer_size=buffer, read_dictionary=list(repeated))
         except ValueError as error:
             raise ValueError(f"{path} is no whole parquet file ({error}): write it again") from error
         with file:
@@ -131,8 +161,17 @@ def table_ids(table: Any, first: int) -> NDArray[Any]:
         return np.asarray(column.to_numpy(), dtype=np.uint64 if column.type == arrow.uint64() else np.int64)
     types = arrow.types
     if types.is_binary(column.type) or types.is_large_binary(column.type) or types.is_fixed_size_binary(column.type):
-        return np.asarray(decode_ids(column.to_pylist(), first), dtype=np.str_)
-    return np.asarray(column.cast(arrow.string()).to_pylist(), dtype=np.str_)
+        return as_texts(decode_ids(column.to_pylist(), first))
+    if types.is_dictionary(column.type):
+        return np.concatenate([as_texts(()), *(_repeated_texts(chunk) for chunk in column.chunks)])
+    return as_texts(column.cast(arrow.string()).to_pylist())
+
+
+def _repeated_texts(chunk: Any) -> NDArray[Any]:
+    """Return the texts of dictionary-encoded rows, of which equal ones are the same object."""
+    arrow = require("pyarrow", extra="parquet", what="reading parquet")
+    found, places = np.unique(chunk.indices.to_numpy(zero_copy_only=False), return_inverse=True)
+    return as_texts(chunk.dictionary.take(arrow.array(found)).to_pylist())[places]
 
 
 def open_embeddings_parquet(
@@ -155,17 +194,24 @@ def open_embeddings_parquet(
     widths = _list_widths(path, files, lists)
     wanted = [*lists, *single, *(["id"] if "id" in schema.names else [])]
 
-    def read(start: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    def batches(start: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         for first, table in files.tables(wanted, start, size):
             parts = [_stack_lists(path, name, table.column(name), widths[name], first) for name in lists]
             if single:
                 parts.insert(0, np.column_stack([table.column(name).to_numpy() for name in single]))
             yield table_ids(table, first), parts[0] if len(parts) == 1 else np.hstack(parts)
 
+    def read(start: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        most = (
+            size if not files.has_text_ids else max(1, min(size, _TEXTS_AT_ONCE, _ID_BYTES // max(1, files.id_bytes)))
+        )
+        return regroup(batches(start, most), size)
+
     width = len(single) if embedding is None else widths[embedding]
     named = tuple((layer, widths[PREFIX + layer]) for layer in chosen)
     source = tuple(single) if embedding is None else (embedding,)
-    return RowReader(path, files.count, read, partial(fingerprint_path, path), files.starts, width, named, source)
+    fingerprint = partial(fingerprint_path, path)
+    return RowReader(path, files.count, read, fingerprint, files.starts, width, named, source, files.id_bytes)
 
 
 def _embedding_columns(path: PathOrUri, schema: Any, columns: Sequence[str] | None) -> tuple[str | None, list[str]]:

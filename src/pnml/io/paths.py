@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias
 
@@ -45,7 +46,8 @@ def resolve(path: PathOrUri) -> tuple[Any, str]:
 def find_parquet_files(path: PathOrUri) -> tuple[Any, list[Any]]:
     """Find the parquet file at ``path``, or all those below the folder at ``path``, sorted by path.
 
-    Files and folders whose names begin with a dot or an underscore are ignored, as other readers do.
+    Files and folders whose names begin with a dot or an underscore are ignored, as other readers do. A link to a folder
+    is followed, but one to a folder that is read anyway raises ``ValueError``, because its rows would count twice.
 
     Returns:
         The pyarrow filesystem, and the ``FileInfo`` of every file.
@@ -57,11 +59,25 @@ def find_parquet_files(path: PathOrUri) -> tuple[Any, list[Any]]:
         raise FileNotFoundError(f"{path} does not exist")
     if found.type == fs.FileType.File:
         return filesystem, [found]
+    if filesystem.type_name == "local":
+        check_links(Path(inner))
     below = filesystem.get_file_info(fs.FileSelector(inner, recursive=True))
     files = [info for info in below if info.type == fs.FileType.File and _is_visible_parquet(info.path, inner)]
     if not files:
         raise ValueError(f"no .parquet files in {path}")
     return filesystem, sorted(files, key=lambda info: str(info.path))
+
+
+def check_links(folder: Path) -> None:
+    """Raise ``ValueError`` if a folder is found twice, by links, at or below a folder."""
+    found: dict[tuple[int, int], str] = {}
+    for parent, below, _ in os.walk(folder, followlinks=True):
+        below[:] = [name for name in below if not name.startswith((".", "_"))]
+        status = Path(parent).stat()
+        earlier = found.setdefault((status.st_dev, status.st_ino), parent)
+        if earlier != parent:
+            link, other = sorted((parent, earlier), key=lambda one: (not Path(one).is_symlink(), len(one)))
+            raise ValueError(f"{link} is a link to {other}, whose files would be read twice: remove the link")
 
 
 def _is_visible_parquet(path: str, folder: str) -> bool:

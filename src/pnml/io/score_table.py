@@ -9,6 +9,7 @@ import numpy as np
 
 from pnml.io.parquet_files import open_parquet
 from pnml.io.scores import LEVERAGE, STRANGEST
+from pnml.io.texts import as_texts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,12 +17,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _KINDS: dict[str, Any] = {
-    "id": np.str_,
+    "id": object,
     "prediction": np.int64,
     "probability": np.float64,
     "regret": np.float64,
     "is_ood": np.bool_,
-    STRANGEST: np.str_,
+    STRANGEST: object,
 }
 _REQUIRED = ("id", "regret")
 _ROWS_AT_ONCE = 1 << 16
@@ -38,7 +39,7 @@ def read_scores(path: Path) -> dict[str, NDArray[Any]]:
     ...     file = Path(folder) / "scores.csv"
     ...     _ = file.write_text("id,regret,is_ood\na.png,0.25,false\n")
     ...     read_scores(file)
-    {'id': array(['a.png'], dtype='<U5'), 'regret': array([0.25]), 'is_ood': array([False])}
+    {'id': array(['a.png'], dtype=object), 'regret': array([0.25]), 'is_ood': array([False])}
     """
     columns = _read_csv(path) if path.suffix == ".csv" else _read_parquet(path)
     if missing := [name for name in _REQUIRED if name not in columns]:
@@ -48,7 +49,7 @@ def read_scores(path: Path) -> dict[str, NDArray[Any]]:
     if not columns["id"]:
         raise ValueError(f"{path} has no rows: score something first")
     try:
-        return {name: np.asarray(values, dtype=_kind(name)) for name, values in columns.items() if _kind(name)}
+        return {name: _column(values, _kind(name)) for name, values in columns.items() if _kind(name)}
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path} is no table of scores ({error}): write it again") from error
 
@@ -56,6 +57,10 @@ def read_scores(path: Path) -> dict[str, NDArray[Any]]:
 def _kind(name: str) -> Any:
     """Return the dtype of a column; None for a column that is not read."""
     return np.float64 if name.startswith(LEVERAGE) else _KINDS.get(name)
+
+
+def _column(values: list[Any], kind: Any) -> NDArray[Any]:
+    return as_texts(values) if kind is object else np.asarray(values, dtype=kind)
 
 
 def _read_csv(path: Path) -> dict[str, list[Any]]:

@@ -10,6 +10,8 @@ import numpy as np
 
 from pnml.backend.arrays import to_numpy
 from pnml.backend.extras import require
+from pnml.io.part import arrow_table
+from pnml.io.texts import as_texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
     from pnml.core.detector import Detector
     from pnml.core.result import Result
-    from pnml.io.store import Columns
+    from pnml.io.part import Columns
 
 _DTYPES: dict[str, type[Any]] = {
     "prediction": np.int64,
@@ -29,6 +31,8 @@ _DTYPES: dict[str, type[Any]] = {
     "is_ood": np.bool_,
 }
 
+
+_ROWS_AT_ONCE = 1 << 12  # as Python's numbers, which take several times the memory
 
 LEVERAGE = "leverage."
 """Begins the names of columns that hold the leverage of one layer."""
@@ -83,7 +87,7 @@ class ScoreTable:
         return {"id": ids, **{name: np.empty(0, _DTYPES[name]) for name in names}, **layers}
 
     def _layers(self, leverages: NDArray[np.float64]) -> Columns:
-        names = np.array(layer_labels(self.layer_names))
+        names = as_texts(layer_labels(self.layer_names))
         strangest = {STRANGEST: names[leverages.argmax(axis=1)]}
         if not self.by_layer:
             return strangest
@@ -101,9 +105,8 @@ def score_writer(out: Path) -> Callable[[Path, Iterable[Columns]], None]:
 
 
 def _write_parquet(path: Path, tables: Iterable[Columns]) -> None:
-    arrow = require("pyarrow", extra="parquet", what="writing parquet")
     parquet = require("pyarrow.parquet", extra="parquet", what="writing parquet")
-    arrow_tables = (arrow.table(columns) for columns in tables)
+    arrow_tables = (arrow_table(columns) for columns in tables)
     first = next(arrow_tables)
     with parquet.ParquetWriter(path, first.schema) as writer:
         writer.write_table(first)
@@ -122,7 +125,8 @@ def write_csv(file: TextIO, tables: Iterable[Columns]) -> None:
     for number, columns in enumerate(tables):
         if number == 0:
             writer.writerow(columns)
-        writer.writerows(_rows(columns))
+        for start in range(0, len(columns["id"]), _ROWS_AT_ONCE):
+            writer.writerows(_rows({name: held[start : start + _ROWS_AT_ONCE] for name, held in columns.items()}))
 
 
 def _rows(columns: Columns) -> Iterator[tuple[object, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,13 +28,16 @@ class RowReader:
     Attributes:
         path: the file or folder.
         count: the number N of rows.
-        read: ``read(start, size)`` yields the rows from ``start`` on, ``size`` at a time (fewer only at the end), as
-            pairs of ids (row numbers where the file has none) and rows.
+        read: ``read(start, size)`` yields the rows from ``start`` on, ``size`` at a time, as pairs of ids (row numbers
+            where the file has none) and rows. Fewer come at the end; and of very long ids fewer at a time, but so that
+            no piece goes on beyond a multiple of ``size`` from ``start``.
         fingerprint: returns what identifies the file and its content, to notice a change between two runs.
         starts: the rows from which reading can begin without reading earlier ones; any row when empty.
         width: the number M of features of an embedding; 0 for images.
         layers: names and widths of the earlier layers whose features follow the embedding in every row.
         columns: the names of the array or columns that the embedding is made of, where they have names.
+        id_bytes: the size of a row's id in the file, on average; 0 for row numbers.
+        opened: the fingerprint when the file was opened.
     """
 
     path: PathOrUri
@@ -45,6 +48,11 @@ class RowReader:
     width: int = 0
     layers: tuple[tuple[str, int], ...] = ()
     columns: tuple[str, ...] = ()
+    id_bytes: int = 0
+    opened: dict[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "opened", self.fingerprint())
 
     @property
     def widths(self) -> tuple[int, ...]:

@@ -4,44 +4,30 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import struct
 import zipfile
 import zlib
-from io import BytesIO
-from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
+from uuid import uuid4
 
-import numpy as np
-
-from pnml.backend.extras import require
+from pnml._version import __version__
 from pnml.io.folders import open_folder
+from pnml.io.part import decode_npz, decode_parquet, encode_npz, encode_parquet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable, Sequence
+    from contextlib import AbstractContextManager
 
-    from numpy.typing import NDArray
-
+    from pnml.io.part import Part
     from pnml.io.paths import PathOrUri
 
 _LOG = logging.getLogger(__name__)
 _MANIFEST = "_manifest.json"  # readers of parquet folders ignore names that begin with an underscore
-_SKIPPED, _DIGEST = "skipped", "digest"
+_KIND, _VERSION = "pnml scores", 1
 _DAMAGE = (ValueError, KeyError, TypeError, EOFError, struct.error, zipfile.BadZipFile, zlib.error)
-
-Columns = dict[str, "NDArray[Any]"]
-
-
-class Part(NamedTuple):
-    """The scores of a range of rows.
-
-    Attributes:
-        columns: the scores.
-        skipped: the ids of the images that do not decode.
-        digest: of the content of the rows, as :meth:`~pnml.io.source.Samples.digest` returns it.
-    """
-
-    columns: Columns
-    skipped: list[str]
-    digest: str = ""
+_PART_NAME = re.compile(r"rows-\d{12,}-\d{12,}\.(npz|parquet)")
+_FORMATS = {"npz": (encode_npz, decode_npz), "parquet": (encode_parquet, decode_parquet)}
 
 
 class PartStore:
@@ -49,6 +35,7 @@ class PartStore:
 
     A file is named after its range and is whole or absent. Writing a range again replaces its file, so a worker may be
     killed at any time and its range done again by another. Sorted by name, the parts are in the order of the input.
+    Nothing is deleted that the manifest does not list.
 
     Args:
         path: the folder, on this machine or in an object store; it is created when needed.
@@ -56,9 +43,11 @@ class PartStore:
 
     >>> import tempfile
     >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from pnml.io.part import Part
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     store = PartStore(Path(folder) / "scores.csv.parts", "npz")
-    ...     _ = store.begin({"input": "rows.npy"})
+    ...     _ = store.begin({"input": "rows.npy"}, [(0, 2), (2, 4)])
     ...     store.write(0, 2, Part({"regret": np.array([0.1, 0.2])}, []))
     ...     store.read(0, 2), store.read(2, 4)
     (Part(columns={'regret': array([0.1, 0.2])}, skipped=[], digest=''), None)
@@ -69,45 +58,54 @@ class PartStore:
         self._folder = open_folder(path)
         self._suffix = f".{file_format}"
         self._encode, self._decode = _FORMATS[file_format]
+        self._run = uuid4().hex
 
-    def begin(
-        self,
-        manifest: dict[str, Any],
-        *,
-        restart: bool = False,
-        digest: Callable[[int, int], str] | None = None,
-    ) -> bool:
-        """Create the folder, or resume in one of the same manifest; raise ``ValueError`` for any other folder.
+    def lock(self) -> AbstractContextManager[None]:
+        """Keep other runs out of the folder for a while; raise ``ValueError`` if one is at work in it."""
+        return self._folder.lock()
+
+    def begin(self, work: dict[str, Any], ranges: Sequence[tuple[int, int]], *, restart: bool = False) -> bool:
+        """Create the folder, or resume in one of the same work; raise ``ValueError`` for any other folder.
 
         Args:
-            manifest: what is computed from what, JSON-able.
-            restart: delete the parts of an earlier run, whatever its manifest.
-            digest: returns that of a range of the input's rows. Where nothing but the input changed, the parts of
-                ranges whose digests are the same are kept, and others deleted; without it, that raises, too.
+            work: what is computed from what, JSON-able; its "input" may change from run to run, if whoever resumes
+                compares the digests of parts.
+            ranges: the rows of every part.
+            restart: delete the parts of an earlier run, whatever its work.
 
         Returns:
             Whether a run is resumed whose input changed.
         """
-        is_changed = False
         names = self._folder.names()
-        if _MANIFEST not in names:
-            if any(not name.startswith(".") for name in names):
-                raise ValueError(f"{self.path} was not written by pnml score: move it, or write to another path")
-        elif restart:
-            self._delete(name for name in names if name.startswith("rows-"))
-        else:
-            changed = self._changes(manifest)
-            if not changed:
-                return False
-            is_changed = digest is not None and "input" in changed and {*changed} <= {"input", "ranges"}
-            if digest is None or not is_changed:
+        before: dict[str, Any] | None = None
+        if _MANIFEST in names:
+            before = self._manifest()
+        elif any(not name.startswith(".") for name in names):
+            raise ValueError(f"{self.path} was not written by pnml score: move it, or write to another path")
+        files = [self._name(*rows) for rows in ranges]
+        changed: list[str] = []
+        if before is not None:
+            earlier = before["work"]
+            changed = [] if restart else [key for key in {**earlier, **work} if earlier.get(key) != work.get(key)]
+            if changed not in ([], ["input"]):
                 raise ValueError(
                     f"{self.path} belongs to another run: the {' and the '.join(changed)} changed. Undo the change to "
                     "resume, or start over with --restart"
                 )
-            self._delete(name for name in names if name.startswith("rows-") and not self._is_current(name, digest))
-        self._folder.write(_MANIFEST, json.dumps(manifest, indent=1).encode())
-        return is_changed
+            kept = set() if restart else set(files)
+            self._delete(name for name in names if name in before["files"] and name not in kept)
+        manifest = {"kind": _KIND, "version": _VERSION, "written_by": f"pnml {__version__}", "run": self._run}
+        content = json.dumps({**manifest, "work": work, "files": files}, indent=1)
+        self._folder.write(_MANIFEST, content.encode())
+        return bool(changed)
+
+    def check_complete(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Raise ``ValueError`` unless the folder is still that of this run, and holds the part of every range."""
+        names = set(self._folder.names())
+        if _MANIFEST not in names or self._manifest()["run"] != self._run:
+            raise ValueError(f"another run has begun in {self.path}: wait until it ends, or write to another path")
+        if missing := [name for rows in ranges if (name := self._name(*rows)) not in names]:
+            raise ValueError(f"{self.path} has lost {missing[0]}: run the command again")
 
     def write(self, start: int, stop: int, part: Part) -> None:
         """Write the part of the rows from ``start`` to before ``stop``."""
@@ -118,20 +116,26 @@ class PartStore:
         name = self._name(start, stop)
         try:
             with self._folder.open(name) as file:
-                return self._decode(file)
+                part = self._decode(file)
+            if part.covers(start, stop):
+                return part
+            error: Exception | str = "it does not hold all its rows"
         except FileNotFoundError:
             return None
-        except _DAMAGE as error:
-            _LOG.warning("%s in %s is damaged (%s): its rows are scored again", name, self.path, error)
-            return None
+        except _DAMAGE as found:
+            error = found
+        _LOG.warning("%s in %s is damaged (%s): its rows are scored again", name, self.path, error)
+        return None
 
     def delete_leftovers(self) -> None:
         """Delete what killed writers left half written."""
         self._delete(name for name in self._folder.names() if name.startswith(".") and name.endswith(".partial"))
 
     def delete_all(self) -> None:
-        """Delete every file, the manifest last, so that a run killed here can be resumed."""
-        self._delete(name for name in self._folder.names() if name != _MANIFEST)
+        """Delete every part and leftover, the manifest last, so that a run killed here can be resumed."""
+        listed = self._manifest()["files"]
+        self.delete_leftovers()
+        self._delete(name for name in self._folder.names() if name in listed)
         self._delete([_MANIFEST])
 
     def _delete(self, names: Iterable[str]) -> None:
@@ -141,52 +145,19 @@ class PartStore:
     def _name(self, start: int, stop: int) -> str:
         return f"rows-{start:012d}-{stop:012d}{self._suffix}"
 
-    def _is_current(self, name: str, digest: Callable[[int, int], str]) -> bool:
-        """Return whether a part is of rows that are as they were."""
-        start, stop = (int(number) for number in name.removesuffix(self._suffix).split("-")[1:])
-        part = self.read(start, stop)
-        return part is not None and part.digest == digest(start, stop)
-
-    def _changes(self, manifest: dict[str, Any]) -> list[str]:
-        """Return the keys of the manifest whose values are not those of the folder's."""
+    def _manifest(self) -> dict[str, Any]:
+        """Return the manifest, whose "files" are a set of names of parts; raise ``ValueError`` if it is not ours."""
         try:
             with self._folder.open(_MANIFEST) as file:
-                before = dict(json.loads(file.read()))
+                found = dict(json.loads(file.read()))
         except (ValueError, TypeError) as error:
-            raise ValueError(f"{self.path} is damaged ({error}): start over with --restart") from error
-        return [key for key in {**before, **manifest} if before.get(key) != manifest.get(key)]
-
-
-def _encode_npz(part: Part) -> bytes:
-    file = BytesIO()
-    arrays = {**part.columns, _SKIPPED: np.asarray(part.skipped, dtype=np.str_), _DIGEST: np.asarray(part.digest)}
-    np.savez(file, **arrays)  # type: ignore[arg-type] # its stubs take the columns for allow_pickle
-    return file.getvalue()
-
-
-def _decode_npz(file: IO[bytes]) -> Part:
-    with np.load(file, allow_pickle=False) as arrays:
-        columns = {name: arrays[name] for name in arrays.files}
-    return Part(columns, columns.pop(_SKIPPED).tolist(), str(columns.pop(_DIGEST, "")))
-
-
-def _encode_parquet(part: Part) -> bytes:
-    arrow = require("pyarrow", extra="parquet", what="writing parquet")
-    parquet = require("pyarrow.parquet", extra="parquet", what="writing parquet")
-    content = arrow.BufferOutputStream()
-    metadata = {_SKIPPED: json.dumps(part.skipped), _DIGEST: part.digest}
-    table = arrow.table(part.columns).replace_schema_metadata(metadata)
-    parquet.write_table(table, content)
-    return bytes(content.getvalue())
-
-
-def _decode_parquet(file: IO[bytes]) -> Part:
-    parquet = require("pyarrow.parquet", extra="parquet", what="reading parquet")
-    with parquet.ParquetFile(file) as content:
-        table = content.read()
-    columns = {name: table.column(name).to_numpy() for name in table.column_names}
-    metadata = table.schema.metadata
-    return Part(columns, json.loads(metadata[_SKIPPED.encode()]), metadata.get(_DIGEST.encode(), b"").decode())
-
-
-_FORMATS = {"npz": (_encode_npz, _decode_npz), "parquet": (_encode_parquet, _decode_parquet)}
+            raise ValueError(f"{_MANIFEST} in {self.path} is damaged ({error}): delete that folder") from error
+        if found.get("kind") != _KIND:
+            raise ValueError(f"{self.path} was not written by pnml score: move it, or write to another path")
+        if found.get("version") != _VERSION:
+            raise ValueError(
+                f"{self.path} was written by {found.get('written_by')}, whose parts this version does not read: "
+                "delete that folder, or write to another path"
+            )
+        listed = {name for name in found.get("files", ()) if isinstance(name, str) and _PART_NAME.fullmatch(name)}
+        return {"run": None, "work": {}, **found, "files": listed}
