@@ -40,7 +40,7 @@ def replace_by_weights(path: Path) -> None:
 
 
 def make_newer(path: Path) -> None:
-    path.write_bytes(path.read_bytes().replace(b'"version":"2"', b'"version":"9"'))
+    path.write_bytes(path.read_bytes().replace(b'"version":"3"', b'"version":"9"'))
 
 
 DETECTORS: list[tuple[Callable[[Path], None], str]] = [

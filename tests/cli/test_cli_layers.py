@@ -140,7 +140,7 @@ def test_inspect_shows_every_layer(layered: Layered) -> None:
         assert int(found[1]) == width
         assert float(found[2]) == pytest.approx(scatter.freedom, abs=0.06)
         assert float(found[3]) == pytest.approx(scatter.ridge, rel=0.01)
-        assert (found[4] == "none") == (name == "embedding")
+        assert float(found[4]) == pytest.approx(np.median(scatter.typical), rel=0.01)
     assert "layers    stem (6), block.1 (4)" in succeeds(
         "fit", "--embeddings", layered / "train.npz", "--head", layered / "head.npz", "--out", path
     )

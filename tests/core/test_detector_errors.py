@@ -113,7 +113,7 @@ def test_files_that_hold_no_whole_detector_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"format 4, written by pnml 9\.0; .* reads up to format 3: pip install -U"):
         Detector.load(path)
     arrays = {name: array for name, array in load_file(whole).items() if not name.startswith("left_out.")}
-    save_file(arrays, path, metadata | {"version": "2"})
+    save_file(arrays, path, {key: value for key, value in metadata.items() if key != "digest"} | {"version": "2"})
     with pytest.raises(ValueError, match="format 2, which no release wrote: fit the detector again"):
         Detector.load(path)
     with pytest.raises(FileNotFoundError):
