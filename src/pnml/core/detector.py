@@ -17,6 +17,7 @@ from pnml.core.calibration import By, Threshold, calibrate
 from pnml.core.calibration_scores import CalibrationScores, left_out_source
 from pnml.core.correlation import Correlation
 from pnml.core.depth import fit_geometry
+from pnml.core.detector_schema import check_state
 from pnml.core.float32_scorer import Float32Scorer, multiplies_in_float32
 from pnml.core.last_layer import checked_head, head_digest
 from pnml.core.model import ScoringModel
@@ -450,7 +451,9 @@ class Detector:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted detector, and its threshold if set, to a safetensors file."""
-        save_state(path, detector_state.KIND, detector_state.VERSION, *detector_state.to_state(self))
+        arrays, info = detector_state.to_state(self)
+        check_state(arrays, info)
+        save_state(path, detector_state.KIND, detector_state.VERSION, arrays, info)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Detector:
@@ -458,8 +461,16 @@ class Detector:
         arrays, info = load_state(
             path, detector_state.KIND, detector_state.VERSION, digest_since=detector_state.DIGEST_SINCE
         )
-        if info.get("task", "multiclass") != cls.task:
-            return cls._of_task(info["task"]).load(path)
+        try:
+            check_state(arrays, info)
+            if info.get("task", "multiclass") == cls.task:
+                return cls._restored(arrays, info)
+        except ValueError as error:
+            raise ValueError(f"{path} holds no detector that can be used: {error}: fit the detector again") from error
+        return cls._of_task(info["task"]).load(path)
+
+    @classmethod
+    def _restored(cls, arrays: dict[str, np.ndarray[Any, Any]], info: dict[str, Any]) -> Detector:
         detector = cls(arrays["weight"], arrays["bias"], embedding_scale=info["embedding_scale"])
         detector.head_notes = tuple(info.get("head_notes", ()))
         state = detector_state.from_state(arrays, info)
@@ -470,7 +481,7 @@ class Detector:
         return detector
 
     @staticmethod
-    def _of_task(task: str) -> type[Detector]:
+    def _of_task(task: Task) -> type[Detector]:
         """Return the class of detectors for a task."""
         from pnml.core.multilabel import MultiLabelDetector
 

@@ -25,8 +25,9 @@ DIGEST_SINCE = 3
 """The first version all of whose files hold a digest of their content."""
 
 Arrays = dict[str, np.ndarray[Any, Any]]
-_SCATTER = ("eigenvalues", "eigenvectors", "left_out")
-_BACKGROUND = "background"
+SCATTER = ("eigenvalues", "eigenvectors", "left_out")
+BACKGROUND = "background"
+"""Names of the arrays of a layer, which end in its number, or in "background"."""
 
 
 class State(NamedTuple):
@@ -92,8 +93,6 @@ def from_state(arrays: Arrays, info: dict[str, Any]) -> State:
     """Return what :func:`to_state` was given."""
     geometry, subspace, classes = None, None, None
     if "ridges" in info:
-        if f"left_out.{_BACKGROUND}" not in arrays:
-            raise ValueError("the detector's file has format 2, which no release wrote: fit the detector again")
         classes = arrays["class_counts"], arrays["class_sums"]
         geometry = _restored(arrays, info["ridges"])
         matrices = [
@@ -127,7 +126,7 @@ def from_state(arrays: Arrays, info: dict[str, Any]) -> State:
 def _named(geometry: Geometry) -> list[tuple[str, Scatter]]:
     return [
         *((str(number), scatter) for number, scatter in enumerate(geometry.scatters)),
-        (_BACKGROUND, geometry.background),
+        (BACKGROUND, geometry.background),
     ]
 
 
@@ -137,15 +136,15 @@ def _restored(arrays: Arrays, ridges: dict[str, float]) -> Geometry:
     for number in range(len(ridges) - 1):
         start, end = end, end + len(arrays[f"eigenvalues.{number}"])
         scatters.append(_scatter(arrays, str(number), counts, sums[:, start:end], ridges))
-    width = len(arrays[f"eigenvalues.{_BACKGROUND}"])
+    width = len(arrays[f"eigenvalues.{BACKGROUND}"])
     overall = sums[:, :width].sum(axis=0)[None]
-    return Geometry(tuple(scatters), _scatter(arrays, _BACKGROUND, counts.sum()[None], overall, ridges))
+    return Geometry(tuple(scatters), _scatter(arrays, BACKGROUND, counts.sum()[None], overall, ridges))
 
 
 def _scatter(
     arrays: Arrays, key: str, counts: np.ndarray[Any, Any], sums: np.ndarray[Any, Any], ridges: dict[str, float]
 ) -> Scatter:
-    eigenvalues, eigenvectors, typical = (arrays[f"{name}.{key}"] for name in _SCATTER)
+    eigenvalues, eigenvectors, typical = (arrays[f"{name}.{key}"] for name in SCATTER)
     return Scatter.restore(counts, sums, eigenvalues, eigenvectors, ridge=ridges[key], typical=typical)
 
 
