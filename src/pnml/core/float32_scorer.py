@@ -9,6 +9,9 @@ typical training row has x_k² = S_kk / N and h = rank / N, so the relative erro
 
 The products under the root are variance inflation factors: float32 does not fail at the condition number of S, because
 a weak feature does no harm, but at features that are nearly linear combinations of others.
+
+Logits are computed from a weight and a bias less their means over the classes, which the softmax does not see. What is
+left of the bias is in the bound with 4 u of its largest size.
 """
 
 from __future__ import annotations

@@ -70,14 +70,25 @@ class Result:
     @cached_property
     def prediction(self) -> Array:
         """The most probable class, shape (n,)."""
-        return namespace(self.logits).argmax(self.logits, axis=-1)
+        return namespace(self._relative_logits).argmax(self._relative_logits, axis=-1)
 
     @cached_property
     def probabilities(self) -> Array:
         """The model's own probabilities p, shape (n, C)."""
-        xp = namespace(self.logits)
+        logits = self._relative_logits
+        xp = namespace(logits)
         with np.errstate(invalid="ignore"):  # of logits that are not finite
-            return xp.exp(log_softmax(xp.astype(self.logits, self.regret.dtype, copy=False)))
+            return xp.exp(log_softmax(xp.astype(logits, self.regret.dtype, copy=False)))
+
+    @cached_property
+    def _relative_logits(self) -> Array:
+        """The logits as they were given, or less the largest of each sample: what classes share must not be rounded."""
+        if self._given_logits is not None:
+            return self._given_logits
+        z = self._scorer.logits(self._batch.unchanged_rows())
+        with np.errstate(invalid="ignore"):
+            z -= namespace(z).max(z, axis=-1, keepdims=True)
+        return self._convert(z)
 
     @cached_property
     def pnml_probabilities(self) -> Array:
