@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pnml.backend.extras import require
 from pnml.io.fingerprint import fingerprint_folder, fingerprint_path
-from pnml.io.parquet_files import open_parquet, table_ids
+from pnml.io.ids import table_ids
+from pnml.io.parquet_files import open_parquet
 from pnml.io.source import RowReader
 from pnml.io.texts import as_texts
 

@@ -14,11 +14,10 @@ import numpy as np
 from pnml.backend.extras import require
 from pnml.io.feature_columns import PREFIX, choose_columns, choose_layers
 from pnml.io.fingerprint import fingerprint_path
-from pnml.io.ids import decode_ids
+from pnml.io.ids import table_ids
 from pnml.io.paths import PathOrUri, find_parquet_files
 from pnml.io.regroup import regroup
 from pnml.io.source import RowReader
-from pnml.io.texts import as_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -143,35 +142,6 @@ def _open_file(filesystem: Any, path: str, columns: int = 1, repeated: Sequence[
             raise ValueError(f"{path} is no whole parquet file ({error}): write it again") from error
         with file:
             yield file
-
-
-def table_ids(table: Any, first: int) -> NDArray[Any]:
-    """Return the column ``id`` of a table as integers or text; row numbers, from ``first`` on, where it has none.
-
-    Bytes become text.
-    """
-    if "id" not in table.column_names:
-        return np.arange(first, first + table.num_rows)
-    arrow = require("pyarrow", extra="parquet", what="reading parquet")
-    column = table.column("id")
-    if column.null_count:
-        row = first + int(column.is_null().to_numpy().argmax())
-        raise ValueError(f"row {row}, counted from 0, has no id: give every row one, or leave the column out")
-    if arrow.types.is_integer(column.type):
-        return np.asarray(column.to_numpy(), dtype=np.uint64 if column.type == arrow.uint64() else np.int64)
-    types = arrow.types
-    if types.is_binary(column.type) or types.is_large_binary(column.type) or types.is_fixed_size_binary(column.type):
-        return as_texts(decode_ids(column.to_pylist(), first))
-    if types.is_dictionary(column.type):
-        return np.concatenate([as_texts(()), *(_repeated_texts(chunk) for chunk in column.chunks)])
-    return as_texts(column.cast(arrow.string()).to_pylist())
-
-
-def _repeated_texts(chunk: Any) -> NDArray[Any]:
-    """Return the texts of dictionary-encoded rows, of which equal ones are the same object."""
-    arrow = require("pyarrow", extra="parquet", what="reading parquet")
-    found, places = np.unique(chunk.indices.to_numpy(zero_copy_only=False), return_inverse=True)
-    return as_texts(chunk.dictionary.take(arrow.array(found)).to_pylist())[places]
 
 
 def open_embeddings_parquet(
