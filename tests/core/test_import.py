@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -28,20 +29,64 @@ def test_import_brings_no_heavy_module() -> None:
     assert loaded.strip() == "[]"
 
 
-def test_numpy_alone_scores() -> None:
-    code = f"""
+def without(names: list[str]) -> str:
+    """Return code after which some modules cannot be imported."""
+    return f"""
 import sys
 class Absent:
     def find_spec(self, name, path=None, target=None):
-        if name in {HEAVY}:
+        if name in {names}:
             raise ModuleNotFoundError(name=name)
 sys.meta_path.insert(0, Absent())
+"""
+
+
+def test_numpy_alone_scores() -> None:
+    code = f"""{without(HEAVY)}
 import numpy as np, pnml
 rows = np.eye(3)[:2]
 subspace = pnml.Subspace.fit(pnml.Correlation().update(rows))
 print(pnml.regret(np.array([[.5, .5]]), subspace.xtg(np.ones((1, 3)))))
 """
     assert python(code).strip() == "[0.28768207]"
+
+
+def test_import_star_works_in_a_base_install() -> None:
+    code = f"{without(HEAVY)}\nfrom pnml import *\nprint(sorted(name for name in globals() if name[0] not in '_'))"
+    base = [
+        "Correlation",
+        "Detector",
+        "Result",
+        "SingleLayer",
+        "Subspace",
+        "Threshold",
+        "genie",
+        "predictive",
+        "regret",
+    ]
+    assert ast.literal_eval(python(code)) == sorted(["Absent", "sys", *base])
+
+
+@pytest.mark.parametrize(
+    ("absent", "missing"),
+    [
+        ([], set()),
+        (["torch"], {"Guard", "guard", "export_onnx"}),
+        (["sklearn"], {"PNMLClassifier", "PNMLOutlierDetector"}),
+    ],
+)
+def test_import_star_gives_what_the_install_can_import(absent: list[str], missing: set[str]) -> None:
+    found = ast.literal_eval(python(f"{without(absent)}\nimport pnml\nprint((pnml.__all__, dir(pnml)))"))
+    exported, listed = map(set, found)
+    assert listed - exported == missing
+    assert {"Guard", "guard", "export_onnx", "PNMLClassifier", "PNMLOutlierDetector", "Detector"} <= listed
+
+
+def test_import_star_gives_guards_and_estimators_where_their_libraries_are() -> None:
+    names: dict[str, object] = {}
+    exec("from pnml import *", names)  # noqa: S102
+    assert names["guard"] is pnml.guard
+    assert names["PNMLClassifier"] is pnml.PNMLClassifier
 
 
 def test_the_acceptance_line_prints_log_four_thirds() -> None:

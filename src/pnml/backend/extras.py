@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 
@@ -19,3 +20,15 @@ def require(module: str, *, extra: str, what: str) -> Any:
         raise ImportError(
             f"{what} needs {missing!r}, which is not installed: pip install 'pnml[{extra}]'", name=missing
         ) from error
+
+
+def is_installed(module: str) -> bool:
+    """Return whether a top-level module can be found, without importing it.
+
+    >>> is_installed("json"), is_installed("no_such_module")
+    (True, False)
+    """
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):  # ValueError: a stand-in without a specification
+        return False
