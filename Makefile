@@ -5,16 +5,18 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo check lint test cpus bench clean
+.PHONY: help demo check lint test test-oldest cpus mutants bench clean
 
 help:
-	@echo "make demo   run pnml demo on a real network and write its report to out/demo"
-	@echo "make check  ruff, mypy and the core of the tests: the inner loop, in about a minute"
-	@echo "make lint   ruff and mypy alone"
-	@echo "make test   every check: ruff, mypy, doctests, all tests with branch coverage, and what was skipped and why"
-	@echo "make cpus   the tests under six CPU settings (PATHS=tests/core for some of them)"
-	@echo "make bench  measure speed beside the peers (about ten minutes, on a quiet machine)"
-	@echo "make clean  remove .venv and everything the other commands made"
+	@echo "make demo         run pnml demo on a real network and write its report to out/demo"
+	@echo "make check        ruff, mypy and the core of the tests: the inner loop, in about a minute"
+	@echo "make lint         ruff and mypy alone"
+	@echo "make test         every check: ruff, mypy, doctests, all tests with branch coverage, and what was skipped and why"
+	@echo "make test-oldest  the tests with the oldest dependencies allowed, in a .venv-oldest of their own (Python up to 3.12)"
+	@echo "make cpus         the tests under six CPU settings (PATHS=tests/core for some of them)"
+	@echo "make mutants      change one operator or number of the core at a time: which changes do the tests notice? (an hour)"
+	@echo "make bench        measure speed beside the peers (about ten minutes, on a quiet machine)"
+	@echo "make clean        remove .venv and everything the other commands made"
 
 .venv/base: pyproject.toml constraints.txt
 	@echo "== Setting up .venv with the pinned versions of constraints.txt (once; PyTorch is the large one)"
@@ -45,11 +47,25 @@ test: lint
 	@echo "== Tests and doctests, with branch coverage; skipped tests are listed at the end"
 	$(PYTEST) -n auto --cov --cov-report=term
 
+.venv-oldest/installed: pyproject.toml constraints-oldest.txt
+	@echo "== Setting up .venv-oldest with the oldest versions that pyproject.toml allows"
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet --constraint constraints-oldest.txt torch
+	.venv-oldest/bin/python -m pip install --quiet --constraint constraints-oldest.txt --editable '.[dev]'
+	@touch $@
+
+test-oldest: .venv-oldest/installed
+	@echo "== The quick tests; what old releases deprecate of one another is not our concern"
+	.venv-oldest/bin/python -m pytest -q -n 2 -m "not slow" -W ignore::DeprecationWarning
+
 cpus: .venv/installed
 	$(BIN)/python benchmarks/cpus.py $(PATHS)
+
+mutants: .venv/installed
+	$(BIN)/python benchmarks/mutants.py --out docs/tables/mutants.md
 
 bench: .venv/installed
 	env -u OMP_NUM_THREADS $(BIN)/python benchmarks/speed.py
 
 clean:
-	rm -rf .venv out .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-oldest out .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -14,13 +14,15 @@ import copy
 import os
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+import time
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
+from multiprocessing import get_context
+from multiprocessing.connection import wait
 from pathlib import Path
-from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,11 +31,13 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = [*sorted((ROOT / "src/pnml/core").glob("[!_]*.py")), ROOT / "src/pnml/metrics.py"]
 COPIED = ("src", "tests", "benchmarks", "pyproject.toml", "conftest.py")
-SECONDS = 180  # a mutant that takes longer has made a loop endless, and counts as killed
+SECONDS = 600  # a mutant that takes longer has made a loop endless, and counts as killed
 
 OTHER_TESTS = {  # beside tests/core/test_MODULE*.py
     "batch": ["detector", "result", "missing_values"],
     "beta": ["conformal", "calibration"],
+    "by_class": ["limits"],
+    "calibration": ["limits"],
     "correlation": ["subspace"],
     "depth": ["float32_depth"],
     "detector_state": ["detector", "depth"],
@@ -44,10 +48,11 @@ OTHER_TESTS = {  # beside tests/core/test_MODULE*.py
     "profile": ["depth"],
     "result": ["detector"],
     "rows": ["detector_errors", "correlation", "missing_values"],
-    "scaling": ["label_noise"],
+    "scaling": ["limits", "label_noise"],
     "scorer": ["depth", "detector"],
     "single_layer": ["remarks"],
-    "subspace": ["correlation"],
+    "subspace": ["limits", "single_layer"],
+    "theorem": ["limits"],
 }
 SPEED_ONLY = {"_SMALL", "_BLOCK", "_FEW_ROWS", "_FEW_REMOTE_ROWS", "_block_width", "_decomposing"}  # no answer changes
 
@@ -177,31 +182,61 @@ def tests_of(module: Path) -> list[str]:
     return [str(path.relative_to(ROOT)) for path in [*dict.fromkeys(found), module]]
 
 
-def passes(tree: Path, module: Path) -> bool:
-    """Return whether the quick tests of a module pass in a copy of the repository."""
-    paths = os.pathsep.join([str(tree / "src"), str(tree / "tests")])
-    variables = {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+def warm_up() -> None:
+    """Import what most tests import, so that no mutant has to wait for it; nothing of pnml."""
+    for name in ("array_api_strict", "jax.numpy", "mpmath", "pytest", "scipy.stats", "sklearn", "torch"):
+        with suppress(ImportError):
+            import_module(name)
+
+
+def copied(tree: Path) -> Path:
+    """Copy what the tests need into a folder."""
+    for name in COPIED:
+        source, target = ROOT / name, tree / name
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, target)
+    return tree
+
+
+def run_tests(tree: str, tests: list[str]) -> None:
+    """Run tests in a copy of the repository, and end this process with their status."""
+    os.chdir(tree)
+    paths = [f"{tree}/src", f"{tree}/tests"]
+    sys.path[:0], sys.dont_write_bytecode = paths, True
+    os.environ |= {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    os.dup2(quiet, 2)
+    import pytest
+
     options = ["-x", "-q", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-seed=0", "-m", "not slow"]
-    command = [sys.executable, "-m", "pytest", *options, *tests_of(module)]
-    try:
-        done = subprocess.run(  # noqa: S603
-            command, cwd=tree, env={**os.environ, **variables}, capture_output=True, timeout=SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return False
-    return done.returncode == 0
+    os._exit(int(pytest.main([*options, *tests])))
 
 
-def survives(mutant: Mutant, trees: SimpleQueue[Path]) -> bool:
-    """Return whether no test notices a mutant."""
-    tree = trees.get()
-    target = tree / mutant.module.relative_to(ROOT)
-    target.write_text(mutant.source, encoding="utf-8")
-    try:
-        return passes(tree, mutant.module)
-    finally:
-        shutil.copy(mutant.module, target)
-        trees.put(tree)
+def survivors(chosen: list[Mutant], folder: Path, workers: int) -> Iterator[tuple[Mutant, bool]]:
+    """Yield every mutant and whether no test notices it, as they end; each runs in a process of its own."""
+    free = [copied(Path(tempfile.mkdtemp(dir=folder))) for _ in range(workers)]
+    waiting, running = chosen[::-1], {}
+    while waiting or running:
+        while waiting and free:
+            mutant, tree = waiting.pop(), free.pop()
+            (tree / mutant.module.relative_to(ROOT)).write_text(mutant.source, encoding="utf-8")
+            process = get_context("fork").Process(target=run_tests, args=(str(tree), tests_of(mutant.module)))
+            process.start()
+            running[process] = mutant, tree, time.monotonic() + SECONDS
+        wait([process.sentinel for process in running], timeout=1)
+        for process, (mutant, tree, deadline) in [*running.items()]:
+            if process.is_alive() and time.monotonic() < deadline:
+                continue
+            process.kill()
+            process.join()
+            shutil.copy(mutant.module, tree / mutant.module.relative_to(ROOT))
+            free.append(tree)
+            del running[process]
+            yield mutant, process.exitcode == 0
 
 
 def report(chosen: list[Mutant], survived: list[bool], seed: int) -> str:
@@ -231,40 +266,22 @@ def main() -> int:
     chosen = random.Random(options.seed).sample(every, min(options.count, len(every)))  # noqa: S311
     chosen.sort(key=lambda mutant: (mutant.module, mutant.line))
     print(f"{len(chosen)} of {len(every)} mutants of {len(modules)} modules", flush=True)
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.workers) as pool:
-        trees: SimpleQueue[Path] = SimpleQueue()
-        for number in range(options.workers):
-            trees.put(_copied(Path(folder) / str(number)))
-        failing = [module.stem for module, fine in _unchanged(modules, pool, trees) if not fine]
+    warm_up()
+    with tempfile.TemporaryDirectory() as folder:
+        same = [Mutant(module, 0, "", "", module.read_text(encoding="utf-8")) for module in modules]
+        failing = [one.module.stem for one, passed in survivors(same, Path(folder), options.workers) if not passed]
         if failing:
             print(f"the tests of {', '.join(failing)} fail without any change: repair them first")
             return 1
-        survived = []
-        for mutant, fate in zip(chosen, pool.map(lambda mutant: survives(mutant, trees), chosen), strict=True):
-            survived.append(fate)
-            print("SURVIVED" if fate else "killed  ", f"line {mutant.line}", mutant, flush=True)
-    text = report(chosen, survived, options.seed)
+        found = {}
+        for mutant, survived in survivors(chosen, Path(folder), options.workers):
+            found[mutant] = survived
+            print("SURVIVED" if survived else "killed  ", f"line {mutant.line}", mutant, flush=True)
+    text = report(chosen, [found[mutant] for mutant in chosen], options.seed)
     print(f"\n{text}")
     if options.out:
         options.out.write_text(f"<!-- written by benchmarks/mutants.py -->\n# Mutants\n\n{text}", encoding="utf-8")
     return 0
-
-
-def _copied(tree: Path) -> Path:
-    for name in COPIED:
-        source, target = ROOT / name, tree / name
-        if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(source, target)
-    return tree
-
-
-def _unchanged(modules: list[Path], pool: ThreadPoolExecutor, trees: SimpleQueue[Path]) -> Iterator[tuple[Path, bool]]:
-    """Yield every module and whether its tests pass as it is."""
-    same = [Mutant(module, 0, "", "", module.read_text(encoding="utf-8")) for module in modules]
-    yield from zip(modules, pool.map(lambda mutant: survives(mutant, trees), same), strict=True)
 
 
 if __name__ == "__main__":

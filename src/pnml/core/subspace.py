@@ -129,7 +129,7 @@ class Subspace:
     def _outside_limits(self) -> tuple[float, float]:
         unseen = math.sqrt(self.count * max(self.n_features, 32) * _EPS)
         weakest = float(self.eigenvalues[self.rank - 1]) if self.rank else 0.0
-        return unseen, min(0.5, self.relative_error) ** 2 * weakest
+        return unseen, self.relative_error**2 * weakest
 
     def leverage(self, x: Array) -> Array:
         """Return h(x) = xᵀS⁺x of every row, infinite where the row leaves the span of the training rows.
