@@ -106,6 +106,8 @@ def _charted(run: Iterable[Result], group: Group, folder: Path) -> dict[str, Sav
         if (result.model, result.ind, result.method) != group or not path.exists():
             continue
         scores = load_scores(path)
+        if (scores.ind.name, scores.ood.name) != (label(result.ind), label(result.ood)):
+            raise ValueError(f"{path} holds scores of {scores.ood.name}, not of {label(result.ood)}: delete it")
         first = next(iter(found.values()), scores)
         if all(np.array_equal(getattr(scores.ind, part), getattr(first.ind, part)) for part in ("regret", "baseline")):
             found[result.cell_id] = scores
@@ -145,7 +147,7 @@ def _facts(results: Sequence[Result], shown: Sequence[Result]) -> dict[str, str]
     if is_one_network and first.accuracy is not None:
         facts["Test accuracy"] = f"{first.accuracy:.1f}% on {label(first.ind)}"
     facts["Results"] = f"{count} run, {len(results) - count} not run"
-    if is_one_network and first.scores is not None:
+    if is_one_network and "train" in first.counts:
         facts["Detector"] = f"fitted on {first.counts['train']:,} images, rank {first.rank}"
     facts["Checkpoint"] = _listed(result.checkpoint or "" for result in shown)
     facts["Command"] = first.command + (" and others" if len(shown) > 1 else "")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from pnml.backend.arrays import to_numpy
+from pnml.backend.read_errors import names_its_file
 from pnml.backend.state import load_state, save_state
 from pnml.report.labels import label
 from pnml.report.model import ScoredSet
@@ -67,6 +68,7 @@ def save_scores(scores: SavedScores, path: Path) -> None:
     save_state(path, KIND, VERSION, arrays, {"ind": scores.ind.name, "ood": scores.ood.name})
 
 
+@names_its_file
 def load_scores(path: Path) -> SavedScores:
     """Read scores; raise ``ValueError`` for a file that holds something else."""
     arrays, names = load_state(path, KIND, VERSION, digest_since=2)

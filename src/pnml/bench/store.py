@@ -14,12 +14,14 @@ from dataclasses import asdict, astuple, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pnml.backend.read_errors import naming_file
 from pnml.bench.results import PAPER_STUDY, STAGES, Result, Run, Scores, digest
 from pnml.metrics import Metrics
 
 if TYPE_CHECKING:
     import os
 
+_RUNS, _SETTINGS = "runs.jsonl", "settings.jsonl"
 _KEY = ("study", "model", "ind", "ood", "method")
 _METRICS = tuple(field.name for field in fields(Metrics))
 _WITH_PNML = tuple(f"{name}_with_pnml" for name in _METRICS)
@@ -45,8 +47,8 @@ class ResultStore:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
         self.cells = self.folder / "cells.csv"
-        self._runs = self.folder / "runs.jsonl"
-        self._settings = self.folder / "settings.jsonl"
+        self._runs = self.folder / _RUNS
+        self._settings = self.folder / _SETTINGS
 
     def load(self) -> list[Result]:
         """Read every result, the latest of each cell, ordered by study and cell.
@@ -60,7 +62,8 @@ class ResultStore:
                 f"there are no results in {str(self.folder)!r}, which has no {self.cells.name}: "
                 "name a folder that 'pnml bench' has written to"
             )
-        lines = csv.reader(io.StringIO(_whole_lines(self.cells)))
+        with naming_file(self.cells):
+            lines = iter(list(csv.reader(io.StringIO(_whole_lines(self.cells)))))
         header = tuple(next(lines, COLUMNS))
         if header != COLUMNS:
             raise ValueError(f"{self.cells} has the columns {', '.join(header)}, expected {', '.join(COLUMNS)}")
@@ -71,7 +74,7 @@ class ResultStore:
                 result = _result(dict(zip(COLUMNS, values, strict=True)), runs, settings)
             except KeyError as error:
                 raise ValueError(f"{self.cells}, row {number}: no line {error} in the files beside it") from error
-            except ValueError as error:
+            except (TypeError, OverflowError, ValueError) as error:
                 raise ValueError(f"{self.cells}, row {number}: {error}; delete the row and run it again") from error
             found[(result.study, *result.key)] = result
         return [found[key] for key in sorted(found)]
@@ -150,16 +153,34 @@ def _result(row: dict[str, str], runs: dict[str, Any], settings: dict[str, Any])
         memory_device=row["memory_device"] or None,
         seconds={stage: float(row[name]) for stage, name in _SECONDS.items() if row[name]},
         date=row["date"],
-        run=Run(**runs[row["run"]]) if row["run"] else Run(),
-        settings=settings[row["settings"]]["values"] if row["settings"] else {},
+        run=_run(runs[row["run"]]) if row["run"] else Run(),
+        settings=_settings(settings[row["settings"]]) if row["settings"] else {},
         reason=row["reason"] or None,
     )
 
 
+def _run(entries: dict[str, Any]) -> Run:
+    kinds = {"command": str, "commit": str | None, "dirty": bool | None, "device": str, "versions": dict, "date": str}
+    if odd := [name for name, value in entries.items() if not isinstance(value, kinds.get(name, ()))]:
+        raise ValueError(f"{odd[0]!r} of its line in {_RUNS} is {str(entries[odd[0]])[:80]!r}")
+    return Run(**entries)
+
+
+def _settings(entries: dict[str, Any]) -> dict[str, Any]:
+    values: Any = entries.get("values")
+    notes = values.get("notes", {}) if isinstance(values, dict) else None
+    if not isinstance(notes, dict) or not notes.keys() <= {"train", "ind", "ood"}:
+        raise ValueError(f"its line in {_SETTINGS} is {str(values)[:80]!r}, expected settings that pnml bench wrote")
+    return dict(values)
+
+
 def _read_lines(path: Path, name: str) -> dict[str, Any]:
     """Read a file of JSON objects, one a line, as a mapping by their entry ``name``."""
-    lines = [json.loads(line) for line in _whole_lines(path).splitlines()] if path.exists() else []
-    return {line.pop(name): line for line in lines}
+    if not path.exists():
+        return {}
+    with naming_file(path):
+        lines = [dict(json.loads(line)) for line in _whole_lines(path).splitlines()]
+        return {line.pop(name): line for line in lines}
 
 
 def _add_line(path: Path, entries: dict[str, Any]) -> None:

@@ -49,12 +49,13 @@ def pnml(
 
     Example: `pnml demo`
     """
-    if context.invoked_subcommand is None:
-        if not version:
-            context.fail("give a command, as pnml demo")
-        typer.echo(f"pnml {__version__}")
-    elif version:
-        context.fail("--version goes without a command")
+    if context.invoked_subcommand is not None:
+        if version:
+            context.fail("--version goes without a command")
+        return {}
+    if not version:
+        context.fail("give a command, as pnml demo")
+    typer.echo(f"pnml {__version__}")
     return {"pnml": __version__, "python": platform.python_version(), **_installed("numpy", "torch", "scikit-learn")}
 
 

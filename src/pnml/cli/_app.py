@@ -118,7 +118,12 @@ def _explain(error: Exception, words: Sequence[str]) -> tuple[str, int]:
         return message if given is None or given in message else f"{message}, got {given!r}", USAGE
     if isinstance(error, Interrupted):
         return f"interrupted: {error}", INTERRUPTED
-    return one_line(error), REFUSED
+    return one_line(error, _files(words)), REFUSED
+
+
+def _files(words: Sequence[str]) -> list[str]:
+    """Return the words that are files."""
+    return [word for word in words if os.path.isfile(word)]  # noqa: PTH113 - a Path raises for words that are no path
 
 
 def _given_value(error: Exception, words: Sequence[str]) -> str | None:

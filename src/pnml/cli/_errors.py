@@ -12,7 +12,7 @@ import typer
 from safetensors import SafetensorError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _EXPECTED = (ValueError, OSError, ImportError, SafetensorError)
 """What wrong files, values and installations raise; their texts are written for users."""
@@ -53,13 +53,17 @@ def messages() -> Iterator[list[str]]:
         logger.removeHandler(handler)
 
 
-def one_line(error: Exception) -> str:
-    """Return the text of an error; with its class and a hint where nobody wrote the text for users.
+def one_line(error: Exception, files: Sequence[str] = ()) -> str:
+    """Return the text of an error; with its class, the files and a hint where nobody wrote the text for users.
+
+    Args:
+        error: what was raised.
+        files: that the command was given.
 
     >>> one_line(ValueError("expected 8 features, got 7"))
     'expected 8 features, got 7'
-    >>> one_line(KeyError("fc"))
-    "unexpected KeyError: 'fc'; --traceback shows where it comes from"
+    >>> one_line(KeyError("fc"), ["head.npz"])
+    "unexpected KeyError: 'fc'; the command was given head.npz; --traceback shows where it comes from"
     """
     # safetensors reports a full disk as an error of its own, with the system's number in its text.
     if getattr(error, "errno", None) == errno.ENOSPC or f"(os error {errno.ENOSPC})" in str(error):
@@ -68,9 +72,10 @@ def one_line(error: Exception) -> str:
         return f"{error.filename} is a file where a folder is expected: give another path"
     if isinstance(error, _EXPECTED):
         return str(error)
+    given = f"; the command was given {', '.join(files)}" if files else ""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # the latter is PyTorch's
-        return f"out of memory: {error}; if images go through a model, give a smaller --batch-size"
-    return f"unexpected {type(error).__name__}: {error}; --traceback shows where it comes from"
+        return f"out of memory: {error}{given}; if images go through a model, give a smaller --batch-size"
+    return f"unexpected {type(error).__name__}: {error}{given}; --traceback shows where it comes from"
 
 
 class _EchoHandler(logging.Handler):

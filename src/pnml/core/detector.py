@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from pnml.backend.arrays import Array, DeviceConstants, detached, namespace, to_compute, to_numpy
+from pnml.backend.read_errors import naming_file
 from pnml.backend.rows import by_chunk, check_finite, check_shape, wide_dtype
 from pnml.backend.state import load_state, save_state
 from pnml.core import detector_state
@@ -458,6 +459,11 @@ class Detector:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Detector:
         """Read a detector written by :meth:`save`."""
+        with naming_file(path):
+            return cls._load(path)
+
+    @classmethod
+    def _load(cls, path: str | os.PathLike[str]) -> Detector:
         arrays, info = load_state(
             path, detector_state.KIND, detector_state.VERSION, digest_since=detector_state.DIGEST_SINCE
         )

@@ -64,7 +64,7 @@ class EmbeddedImages(Samples):
             batch = [image for image in images if image is not None]
             digest = partial(digest_rows, ids, encoded)
             if batch:
-                found = self._run(self.preparation.batch(batch), first=first_batch)
+                found = self._run(self._batch(batch), first=first_batch)
                 if found.places is not None:
                     raise ValueError(f"the model has answers of shape {found.places}: expected one per image")
                 first_batch, features = False, tuple(found.features)
@@ -80,6 +80,12 @@ class EmbeddedImages(Samples):
             "model": self.model,
             "strict": self.strict,
         }
+
+    def _batch(self, images: list[Tensor]) -> Tensor:
+        try:
+            return self.preparation.batch(images)
+        except ValueError as error:
+            raise ValueError(f"{self.path}: {error}") from error
 
     def _run(self, batch: Tensor, *, first: bool) -> Outputs:
         import torch

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pnml.backend.read_errors import names_its_file
 from pnml.io.csv_files import open_csv
 from pnml.io.feature_columns import list_names
 from pnml.io.fingerprint import digest_rows
 from pnml.io.numpy_files import open_npy, open_npz
 from pnml.io.parquet_files import open_embeddings_parquet
 from pnml.io.pickles import refuse_pickle
-from pnml.io.source import Chunk, Samples
+from pnml.io.source import Chunk, Samples, naming_its_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -77,6 +78,7 @@ class EmbeddingFile(Samples):
         return {"input": {**self.reader.fingerprint(), "columns": list(self.reader.columns)}}
 
 
+@names_its_file
 def open_embeddings(
     path: PathOrUri,
     n_features: int | None = None,
@@ -113,4 +115,4 @@ def open_embeddings(
             f"layer or another network{fix}"
         )
     chunk_rows = max(1, CHUNK_BYTES // (8 * sum(reader.widths)))
-    return EmbeddingFile(reader, chunk_rows, tuple(columns or ()))
+    return EmbeddingFile(naming_its_file(reader), chunk_rows, tuple(columns or ()))

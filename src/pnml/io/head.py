@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from safetensors import SafetensorError, deserialize
 
+from pnml.backend.read_errors import names_its_file
 from pnml.io.pickles import refuse_pickle
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
 
 
+@names_its_file
 def read_head(path: Path) -> tuple[NDArray[Any], NDArray[Any] | None]:
     """Return ``weight`` (C, M) and ``bias`` (C,) of an ``.npz`` or ``.safetensors`` file; None without a bias.
 
@@ -39,12 +41,17 @@ def read_head(path: Path) -> tuple[NDArray[Any], NDArray[Any] | None]:
             "(classes, features), and 'bias'"
         )
     for name, axes in {"weight": 2, "bias": 1}.items():
+        if name in arrays and arrays[name].dtype.kind not in "fiu":
+            raise ValueError(f"{name!r} of {path} holds {arrays[name].dtype}: expected numbers")
         if name in arrays and (arrays[name].ndim != axes or not np.isfinite(arrays[name]).all()):
             kind = f"shape {arrays[name].shape}" if arrays[name].ndim != axes else "values that are not finite"
             raise ValueError(
                 f"{name!r} of {path} has {kind}: expected finite numbers, 'weight' of shape (classes, features) and "
                 "'bias' of shape (classes,)"
             )
+    if "bias" in arrays and len(arrays["bias"]) != len(arrays["weight"]):
+        classes, biases = len(arrays["weight"]), len(arrays["bias"])
+        raise ValueError(f"{path}: bias must have one entry per class, {classes}, got {biases}")
     return arrays["weight"], arrays.get("bias")
 
 

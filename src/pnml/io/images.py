@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pnml.backend.extras import require
+from pnml.backend.read_errors import names_its_file
 from pnml.io.fingerprint import fingerprint_folder, fingerprint_path
 from pnml.io.ids import table_ids
 from pnml.io.parquet_files import open_parquet
-from pnml.io.source import RowReader
+from pnml.io.source import RowReader, naming_its_file
 from pnml.io.texts import as_texts
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 
 
+@names_its_file
 def open_images(path: PathOrUri) -> RowReader:
     """Open a folder of image files (at any depth, sorted by path), or parquet with a column of images.
 
@@ -33,7 +35,7 @@ def open_images(path: PathOrUri) -> RowReader:
     reader = _open_folder(path) if isinstance(path, Path) and path.is_dir() else _open_parquet(path)
     if reader.count == 0:
         raise ValueError(f"{path} is empty: no images to read")
-    return reader
+    return naming_its_file(reader)
 
 
 def _open_folder(folder: Path) -> RowReader:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
 import zlib
 from contextlib import contextmanager
@@ -52,6 +53,11 @@ def _map_rows(path: Path) -> NDArray[Any]:
         raise ValueError(
             f"{path} is no whole .npy file of numbers ({error}): write it again with numpy.save"
         ) from error
+    if not isinstance(rows, np.ndarray):
+        rows.close()
+        raise ValueError(  # noqa: TRY004 - of the file
+            f"{path} is an archive of arrays, not one array: rename it to {path.with_suffix('.npz').name}"
+        )
     _matrix_shape(path, rows.shape, rows.dtype)
     return rows
 
@@ -69,8 +75,12 @@ def open_npz(path: Path, layers: Sequence[str] | None = None, columns: Sequence[
     headers: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {}
     with _archive(path) as archive:
         for member in archive.namelist():
+            if not member.endswith(".npy") or member.removesuffix(".npy") in headers:
+                why = "twice" if member.endswith(".npy") else "which is no .npy"
+                raise ValueError(f"{path} holds {member!r}, {why}: write it again with numpy.savez")
             with archive.open(member) as file:
-                headers[member.removesuffix(".npy")] = _read_header(path, file)
+                shape, dtype = headers[member.removesuffix(".npy")] = _read_header(path, file)
+                _check_length(path, archive.getinfo(member), math.prod(shape) * dtype.itemsize)
     others = [name for name in headers if name != "id" and not name.startswith(PREFIX)]
     name = _array_name(path, others, columns)
     count, width = _matrix_shape(path, *headers[name])
@@ -122,6 +132,15 @@ def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
             yield archive
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise ValueError(f"{path} is no whole .npz file ({error}): write it again with numpy.savez") from error
+
+
+def _check_length(path: Path, member: zipfile.ZipInfo, size: int) -> None:
+    """Refuse an array that is said to be larger than what the archive holds of it, before work is planned by it."""
+    if not 0 <= size <= member.file_size:
+        raise ValueError(
+            f"{member.filename!r} of {path} has {member.file_size:,} bytes where its header says {size:,}: write the "
+            "file again with numpy.savez"
+        )
 
 
 def _read_header(path: Path, file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:

@@ -104,12 +104,15 @@ def open_parquet(path: PathOrUri) -> ParquetFiles:
 
     def read_footer(file_path: str) -> tuple[tuple[int, ...], Any, int]:
         with _open_file(filesystem, file_path) as file:
+            _check_row_groups(file_path, file.metadata)
             return _group_rows(file), file.schema_arrow, _id_bytes(file.metadata)
 
     paths = [info.path for info in found]
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
         footers = list(pool.map(read_footer, paths))
     schema = footers[0][1]
+    if twice := [name for number, name in enumerate(schema.names) if name in schema.names[:number]]:
+        raise ValueError(f"{path} has two columns named {twice[0]!r}: rename one")
     for file_path, (_, other, _) in zip(paths, footers, strict=True):
         if not other.equals(schema):
             raise ValueError(f"the columns of {file_path} are not those of {paths[0]}: leave files of other tables out")
@@ -129,6 +132,18 @@ def _id_bytes(metadata: Any) -> int:
         return 0
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
     return max((group.column(number).total_uncompressed_size // max(1, group.num_rows) for group in groups), default=0)
+
+
+def _check_row_groups(path: str, footer: Any) -> None:
+    """Refuse a footer that says more rows than its columns have values, before work is planned by it."""
+    for number in range(footer.num_row_groups):
+        group = footer.row_group(number)
+        values = min((group.column(place).num_values for place in range(group.num_columns)), default=0)
+        if not 0 <= group.num_rows <= values:
+            raise ValueError(
+                f"row group {number} of {path} has {group.num_rows:,} rows, and a column of {values:,} values: write "
+                "the file again"
+            )
 
 
 @contextmanager
@@ -215,11 +230,16 @@ def _is_list(kind: Any) -> bool:
     return bool(types.is_fixed_size_list(kind) or types.is_list(kind) or types.is_large_list(kind))
 
 
+def _is_number(kind: Any) -> bool:
+    types = require("pyarrow.types", extra="parquet", what="reading parquet")
+    return bool(types.is_floating(kind) or types.is_integer(kind))
+
+
 def _list_widths(path: PathOrUri, files: ParquetFiles, columns: list[str]) -> dict[str, int]:
     """Return the lengths of the lists in the first row; 0 without rows."""
     for name in columns:
         kind = files.schema.field(name).type
-        if not _is_list(kind):
+        if not _is_list(kind) or not _is_number(kind.value_type):
             raise ValueError(f"{name!r} in {path} is {kind}: expected a list of numbers in every row")
     table = next((table for _, table in files.tables(columns, 0, 1)), None) if columns else None
     return {name: 0 if table is None else len(table.column(name)[0].as_py() or ()) for name in columns}

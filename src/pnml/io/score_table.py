@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pnml.backend.read_errors import names_its_file
 from pnml.io.parquet_files import open_parquet
 from pnml.io.scores import LEVERAGE, STRANGEST
 from pnml.io.texts import as_texts
@@ -28,6 +29,7 @@ _REQUIRED = ("id", "regret")
 _ROWS_AT_ONCE = 1 << 16
 
 
+@names_its_file
 def read_scores(path: Path) -> dict[str, NDArray[Any]]:
     r"""Return ids (as text), regrets and, where the table has them, predictions, probabilities, decisions and layers.
 

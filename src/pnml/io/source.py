@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pnml.backend.arrays import namespace, to_numpy
+from pnml.backend.read_errors import naming_file
 from pnml.io.fingerprint import digest_rows, join_digests
 
 if TYPE_CHECKING:
@@ -58,6 +59,16 @@ class RowReader:
     def widths(self) -> tuple[int, ...]:
         """The width of the embedding, followed by those of the earlier layers."""
         return self.width, *(width for _, width in self.layers)
+
+
+def naming_its_file(reader: RowReader) -> RowReader:
+    """Return a reader of the same rows that raises ``ValueError`` with the file's name for what it cannot decode."""
+
+    def read(start: int, size: int) -> Iterator[tuple[NDArray[Any], Any]]:
+        with naming_file(reader.path):
+            yield from reader.read(start, size)
+
+    return replace(reader, read=read)
 
 
 @dataclass(frozen=True)
