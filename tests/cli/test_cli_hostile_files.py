@@ -18,7 +18,7 @@ from pnml.bench.results import Result, Run, Scores
 from pnml.bench.saved_scores import KIND as SCORES_KIND
 from pnml.bench.saved_scores import saved_scores_path
 from pnml.bench.store import ResultStore
-from pnml.cli import fit as fit_command
+from pnml.engines import local
 from pnml.metrics import evaluate
 
 from .cli_files import CLASSES, FEATURES, Files, fails, make_files, run
@@ -273,7 +273,7 @@ def test_an_error_of_our_own_names_the_files_and_keeps_its_traceback(
     def broken(*_: object) -> None:
         raise KeyError("ours")
 
-    monkeypatch.setattr(fit_command.local, "fit", broken)
+    monkeypatch.setattr(local, "fit", broken)
     words = [
         "fit",
         "--embeddings",
