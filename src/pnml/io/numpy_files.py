@@ -138,8 +138,8 @@ def _check_length(path: Path, member: zipfile.ZipInfo, size: int) -> None:
     """Refuse an array that is said to be larger than what the archive holds of it, before work is planned by it."""
     if not 0 <= size <= member.file_size:
         raise ValueError(
-            f"{member.filename!r} of {path} has {member.file_size:,} bytes where its header says {size:,}: write the "
-            "file again with numpy.savez"
+            f"{member.filename!r} of {path} has {member.file_size:,} bytes, and its header says that its rows take "
+            f"{size:,}: write the file again with numpy.savez"
         )
 
 
