@@ -110,8 +110,8 @@ def test_calibrate_and_score_read_the_layers_of_the_detector(layered: Layered) -
     assert [*table][-3:] == ["p_value", "is_ood", "strangest_layer"]
     assert table["strangest_layer"][:10] == ["stem"] * 10
     assert all(table["is_ood"][:10])
-    shares = np.asarray(detector(layered.files.new, features=layered.of("new", *LAYERS)).leverage_by_layer)
-    assert table["strangest_layer"] == [("embedding", *LAYERS)[number] for number in shares.argmax(axis=1)]
+    strangest = detector(layered.files.new, features=layered.of("new", *LAYERS)).strangest_layer
+    assert table["strangest_layer"] == [("embedding", *LAYERS)[number] for number in np.asarray(strangest)]
 
 
 def test_score_by_layer_writes_the_shares_of_the_leverage(layered: Layered) -> None:

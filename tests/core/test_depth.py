@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from oracles import about_class_means
 from pnml import Detector
-from pnml.core.depth import leverages, leverages_of_few
-from pnml.core.joined import Joined
+from pnml.core.depth import leverages
+from pnml.core.joined import Joined, joined_leverages
 from pnml.core.profile import LEVEL
 
 from .strategies import Matrix, modest, seeds
@@ -100,12 +100,20 @@ def test_what_is_strange_in_one_layer_has_its_share_from_there(strange: int) -> 
     result = ask(detector, rows)
     shares = result.leverage_by_layer / result.leverage_by_layer.sum(axis=1, keepdims=True)
     assert np.median(shares[:, strange]) > 0.5
+    assert (result.strangest_layer == strange).mean() > 0.8
     assert (result.regret > plain).mean() > 0.8
 
 
 def test_layers_are_silent_about_samples_like_the_training_set() -> None:
     fresh = ask(fitted(n=2000), network(1, 2000)).leverage_by_layer[:, 1:]
     assert (fresh == 0).all(axis=1).mean() == pytest.approx(LEVEL, abs=0.03)
+
+
+def test_embedding_alone_is_always_the_strangest_layer() -> None:
+    rows = network(0, 100)[0]
+    for scale in ("auto", "paper"):
+        result = Detector(WEIGHT, embedding_scale=scale).fit(rows)(10 * rows[:5])
+        np.testing.assert_array_equal(result.strangest_layer, np.zeros(5, dtype=np.int64))
 
 
 def test_a_score_does_not_depend_on_the_rest_of_the_batch() -> None:
@@ -214,7 +222,7 @@ def test_classes_without_training_rows_are_scored(n: int) -> None:
         assert ((result.regret >= 0) & (result.regret <= math.log(30))).all()
 
 
-def test_one_product_for_all_layers_gives_the_shares_of_one_a_layer() -> None:
+def test_one_product_for_all_layers_gives_the_leverages_of_one_a_layer() -> None:
     detector = fitted()
     depth, model = detector.model.depth, detector.model
     assert depth is not None
@@ -223,8 +231,8 @@ def test_one_product_for_all_layers_gives_the_shares_of_one_a_layer() -> None:
         embeddings = torch.nn.functional.normalize(x[:, : WIDTHS[0]])
         classes = torch.tensor(np.arange(100) % CLASSES)
         _, _, *constants = model.constants.to(x)
-        expected = leverages(x, embeddings, classes, constants, depth).shares
-        found = leverages_of_few(x, classes, Joined(depth))
+        expected = leverages(x, embeddings, classes, constants, depth).raw
+        found = joined_leverages(x, classes, Joined(depth).constants.to(x))
         np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
 
 

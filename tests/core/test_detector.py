@@ -334,7 +334,8 @@ def test_a_result_says_what_it_holds() -> None:
     result = Detector(weight, bias).fit(train)(x)
     assert isinstance(result, Result)
     assert repr(result) == (
-        "Result(40 samples: logits, prediction, probabilities, pnml_probabilities, xtg, leverage_by_layer, regret)"
+        "Result(40 samples: logits, prediction, probabilities, pnml_probabilities, xtg, leverage_by_layer, "
+        "strangest_layer, regret)"
     )
 
 

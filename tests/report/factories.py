@@ -67,15 +67,15 @@ def layered(**kwargs: Any) -> Report:
     """Return a report of a known set, of noise that the first layer gives away, and of a set without all shares."""
     rng = np.random.default_rng(5)
 
-    def leverage(count: int, *, noisy: bool) -> np.ndarray[Any, Any]:
+    def leverage(count: int, *, noisy: bool) -> dict[str, np.ndarray[Any, Any]]:
         found = rng.exponential(size=(count, 1 + len(LAYERS)))
         found[:, 1:] *= rng.integers(0, 2, size=(count, len(LAYERS)))  # silent layers
         found[:, 1 if noisy else 0] *= 5
-        return found
+        return {"leverage": found, "strangest": found.argmax(axis=1)}
 
     sets = (
-        scored("known", "in", -3, 200, 0, leverage=leverage(200, noisy=False)),
-        scored("noise", "out", -0.5, 90, 1, leverage=leverage(90, noisy=True)),
+        scored("known", "in", -3, 200, 0, **leverage(200, noisy=False)),
+        scored("noise", "out", -0.5, 90, 1, **leverage(90, noisy=True)),
         scored("near", "out", -1, 70, 2, strangest=rng.integers(0, 5, 70)),
     )
     return Report(**{"title": "Layers", "facts": {}, "sets": sets, "layer_names": LAYERS, **kwargs})

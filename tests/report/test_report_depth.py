@@ -53,16 +53,17 @@ def test_every_sample_shows_the_shares_of_its_layers_from_input_to_output() -> N
     np.testing.assert_allclose((np.array(heights, dtype=float) - 2) / 26, shares, atol=1e-3)
 
 
-def test_largest_share_names_the_layer_and_whether_it_is_early() -> None:
-    leverage = np.array([[3.0, 0, 0, 1, 0], [1.0, 5, 0, 0, 0]])
-    one = ScoredSet(name="two", role="unlabelled", regret=np.array([0.1, 0.9]), leverage=leverage)
+def test_strangest_layer_is_named_and_whether_it_is_early() -> None:
+    leverage = np.array([[3.0, 0, 0, 1, 0], [7.0, 5, 0, 0, 0]])
+    regret, strangest = np.array([0.1, 0.9]), np.array([0, 1])
+    one = ScoredSet(name="two", role="unlabelled", regret=regret, leverage=leverage, strangest=strangest)
     page = render(Report(title="", facts={}, sets=(one,), layer_names=("a", "b", "c", "d")))
     assert re.findall(r'<span class="away">(.*?)</span>', page) == ["late: embedding", "early: a"]
     rows = re.findall(r'<tr data-depth="(\d)" class="(\w+)"><th scope="row"><span class="key"></span>(\w+)</th>', page)
     kinds = {"a": "early", "b": "early", "c": "late", "d": "late", "embedding": "late"}
     assert rows == [(str(number), which, name) for number, (name, which) in enumerate(kinds.items())]
     assert "another camera" in page
-    assert "unknown content" in page
+    assert "what a sample shows" in page
 
 
 def test_set_without_layers_beside_others_has_no_counts() -> None:
@@ -83,6 +84,7 @@ def test_page_without_layers_says_nothing_about_them(report: Report) -> None:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
+        ({"leverage": np.ones((90, 5)), "strangest": None}, "has leverages but no strangest layers"),
         ({"leverage": np.ones((90, 3))}, "has leverages of 3 layers, the embedding included: expected 5"),
         ({"leverage": np.ones(90)}, r"the leverage of 'new' has shape \(90,\)"),
         ({"leverage": -np.ones((90, 5))}, "expected finite numbers of 0 or more"),
@@ -91,6 +93,7 @@ def test_page_without_layers_says_nothing_about_them(report: Report) -> None:
     ],
 )
 def test_layers_that_do_not_fit_raise(columns: dict[str, Any], message: str) -> None:
+    columns = {"strangest": np.zeros(90, dtype=np.int64), **columns}
     with pytest.raises(ValueError, match=message):
         Report(title="", facts={}, sets=(scored("new", "out", -1, 90, 3, **columns),), layer_names=LAYERS)
 

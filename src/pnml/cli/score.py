@@ -56,8 +56,8 @@ def score(
 ) -> Facts:
     """Score every sample: id, prediction, probability, regret in nats, and once calibrated p_value and is_ood.
 
-    If the detector reads earlier layers, strangest_layer names the one that contributes most to the regret: early ones
-    see noise, texture or another camera, late ones and the embedding unknown content.
+    If the detector reads earlier layers, strangest_layer names the one that stands out most from training samples:
+    early ones see how a sample looks (noise, texture, another camera), late ones and the embedding what it shows.
 
     Reads inputs larger than memory. A killed run is resumed when the same command is run again: until the table is
     whole, its parts are kept in OUT.parts.

@@ -29,9 +29,8 @@ import numpy as np
 
 from pnml.backend.arrays import namespace
 from pnml.backend.rows import divisors, row_norms
-from pnml.core.joined import joined_leverages
 from pnml.core.model import Depth, Layer
-from pnml.core.profile import Profile, shares
+from pnml.core.profile import Profile, shares, standardise
 from pnml.core.scatter import Scatter
 from pnml.core.subspace import leverage_inside
 
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 
     from pnml.backend.arrays import Array
     from pnml.core.correlation import Correlation
-    from pnml.core.joined import Joined
 
 WEIGHT = 0.3
 """The leverage of a typical training row, left out of the fit."""
@@ -55,13 +53,11 @@ class Leverages(NamedTuple):
     """The leverages of n samples.
 
     Attributes:
-        shares: of the embedding and of each earlier layer in the leverage, shape (n, 1 + L).
-        raw: leverages about the means: of the embedding, of the background, of each layer, each of shape (n,).
+        raw: about the means: of the embedding, of the background and of each earlier layer, shape (n, 2 + L).
         centred: what they are the leverages of, each of shape (n, M).
     """
 
-    shares: Array
-    raw: list[Array]
+    raw: Array
     centred: list[Array]
 
 
@@ -125,8 +121,7 @@ def leverages(
         x: rows as they came, shape (n, M of all layers).
         embeddings: their first layer, scaled to norm 1, shape (n, M).
         classes: the predicted classes, shape (n,).
-        constants: of every scatter of ``depth`` in turn, its means, whitening and shares of a row; then those of its
-            profile.
+        constants: of every scatter of ``depth`` in turn, its means, whitening and shares of a row.
         depth: which layers there are.
         as_if_unseen: the rows are training rows, to be scored as if each had been left out of the fit.
     """
@@ -144,14 +139,12 @@ def leverages(
             h = a * spread / (1 - spread)
         raw.append(h)
         centred.append(d)
-    profile = tuple(constants[PER_SCATTER * len(depth.scatters) :])
-    return Leverages(_shares(xp.stack(raw, axis=1), depth, profile), raw, centred)
+    return Leverages(xp.stack(raw, axis=1), centred)
 
 
-def leverages_of_few(x: Array, classes: Array, joined: Joined) -> Array:
-    """Compute the shares of every layer in the leverage by one product for all layers, shape (n, 1 + L)."""
-    constants, depth = joined.constants.to(x), joined.depth
-    return _shares(joined_leverages(x, classes, constants), depth, constants[-len(depth.profile.arrays) :])
+def profile_of(constants: Sequence[Array], depth: Depth) -> tuple[Array, ...]:
+    """Return the arrays of the profile, which are the last of the constants of a scoring model."""
+    return tuple(constants[-len(depth.profile.arrays) :])
 
 
 def embedding_share(h: Array, background: Array, typical: float) -> Array:
@@ -160,7 +153,7 @@ def embedding_share(h: Array, background: Array, typical: float) -> Array:
     return WEIGHT * xp.sqrt(h / typical) * (h / xp.clip(background, SMALLEST_BACKGROUND, None))
 
 
-def _shares(h: Array, depth: Depth, profile: tuple[Array, ...]) -> Array:
+def shares_of(h: Array, depth: Depth, profile: tuple[Array, ...]) -> Array:
     """Return the shares (n, 1 + L) of the embedding and the layers in the leverage.
 
     Args:
@@ -171,6 +164,19 @@ def _shares(h: Array, depth: Depth, profile: tuple[Array, ...]) -> Array:
     excess = shares(h, depth.profile, profile)
     own = embedding_share(h[:, 0], h[:, 1], depth.typical) + excess[:, 0] + excess[:, 1]
     return namespace(h).concat([own[:, None], excess[:, 2:]], axis=1)
+
+
+def strangest(h: Array, depth: Depth, profile: tuple[Array, ...]) -> Array:
+    """Return the layer that is farthest above that of training rows, in standard deviations: 0 is the embedding, (n,).
+
+    Args:
+        h: the leverages of the embedding, of the background and of the layers, shape (n, 2 + L).
+        depth: what they are the leverages of.
+        profile: the arrays of its profile.
+    """
+    xp, z = namespace(h), standardise(h, depth.profile, profile)
+    of_layers = xp.concat([z[:, :1], z[:, 2:]], axis=1)  # the background is no layer
+    return xp.argmax(xp.where(xp.isnan(of_layers), xp.zeros_like(of_layers), of_layers), axis=-1)
 
 
 def _to_unit_norm(x: Array) -> Array:

@@ -25,7 +25,7 @@ import numpy as np
 from pnml.backend.arrays import DeviceConstants, is_recorded, namespace, precision
 from pnml.backend.rows import by_chunk, squares
 from pnml.core import theorem
-from pnml.core.depth import embedding_share, leverages
+from pnml.core.depth import embedding_share, leverages, profile_of, shares_of
 from pnml.core.profile import error_of_excess
 from pnml.core.subspace import leverage, xtg
 
@@ -146,17 +146,17 @@ class Float32Scorer:
         rivals = logits > xp.max(logits, axis=-1, keepdims=True) - margin
         certain = xp.sum(xp.astype(rivals, xp.int32), axis=-1) == 1
         found = leverages(x, embeddings, classes, scatters, depth)
-        h = found.shares.sum(-1)
+        profile = profile_of(constants, depth)
+        h = shares_of(found.raw, depth, profile).sum(-1)
         regret, steepness = self._regret_of(xp, z, bias, h)
         # The relative error r of every √h, and what they make of the error of h.
-        parts = zip(found.raw, found.centred, reach, self._floors, strict=True)
-        errors = [(xp.abs(d) @ c + floor) / xp.sqrt(xp.clip(raw, 1e-35, None)) for raw, d, c, floor in parts]
-        own = embedding_share(found.raw[0], found.raw[1], depth.typical)
+        roots = xp.sqrt(xp.clip(found.raw, 1e-35, None))
+        parts = enumerate(zip(found.centred, reach, self._floors, strict=True))
+        errors = [(xp.abs(d) @ c + floor) / roots[:, number] for number, (d, c, floor) in parts]
+        own = embedding_share(found.raw[:, 0], found.raw[:, 1], depth.typical)
         error = own * (3.2 * errors[0] + 2.2 * errors[1])  # √h h / h_0, for r below 0.02
         trusted = certain & (errors[0] < _LARGEST_OF_ROOT) & (errors[1] < _LARGEST_OF_ROOT)
-        profile = tuple(scatters[-len(depth.profile.arrays) :])
-        raw, r = xp.stack(found.raw, axis=1), xp.stack(errors, axis=1)
-        of_excess, holds = error_of_excess(raw, r, depth.profile, profile)
+        of_excess, holds = error_of_excess(found.raw, xp.stack(errors, axis=1), depth.profile, profile)
         error = error + of_excess
         trusted &= holds
         allowed = self._allowed_error(self._error_per_norm, steepness)

@@ -36,7 +36,7 @@ class Joined:
 
     @cached_property
     def constants(self) -> DeviceConstants:
-        """For arrays of any library: see the names in :func:`joined_leverages`, then the arrays of the profile."""
+        """For arrays of any library: see the names in :func:`joined_leverages`."""
         layers = (self.depth.embedding, *self.depth.layers)
         background = self.depth.background
         members = np.zeros((layers[-1].stop, len(layers)))
@@ -51,7 +51,7 @@ class Joined:
         means = np.concatenate([layer.means for layer in layers], axis=1)
         offsets = np.zeros((len(means), ends[-1]))  # of the background, whose mean is that of all classes
         offsets[:, ends[1] : ends[2]] = (self.depth.embedding.means - background.means) @ background.subspace.whitening
-        return DeviceConstants(members, means, whitening, offsets, totals, *self.depth.profile.arrays)
+        return DeviceConstants(members, means, whitening, offsets, totals)
 
 
 def joined_leverages(x: Array, classes: Array, constants: Sequence[Array]) -> Array:
@@ -62,7 +62,7 @@ def joined_leverages(x: Array, classes: Array, constants: Sequence[Array]) -> Ar
         classes: the predicted classes, shape (n,).
         constants: of :class:`Joined`, in the library, on the device and in the dtype of ``x``.
     """
-    members, means, whitening, offsets, totals, *_ = constants
+    members, means, whitening, offsets, totals = constants
     xp = namespace(x)
     squared_norms = (x * x) @ members
     scale = 1 / xp.sqrt(xp.where(squared_norms > 0, squared_norms, xp.ones_like(squared_norms)))

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from pnml.core.batch import Batch
     from pnml.core.scorer import Float64Scorer
 
-_FIELDS = ("logits", "prediction", "probabilities", "pnml_probabilities", "xtg", "leverage_by_layer", "regret")
+_OF_LAYERS = ("leverage_by_layer", "strangest_layer")
+_FIELDS = ("logits", "prediction", "probabilities", "pnml_probabilities", "xtg", *_OF_LAYERS, "regret")
 _DECIDED = ("p_value", "is_ood")
 
 
@@ -107,6 +108,15 @@ class Result:
         They sum to h, and xᵀg = h / (1 + h). A layer in which the sample is like the training set has a share of 0.
         """
         return self._convert(self._scorer.shares(self._batch.unchanged_rows(), self._batch.eps))
+
+    @cached_property
+    def strangest_layer(self) -> Array:
+        """The layer that gives the sample away, shape (n,): 0 is the embedding, l the l-th earlier layer.
+
+        It is the one whose leverage is farthest above that of training rows, in standard deviations of its logarithm.
+        The largest share does not say this: the embedding has one in the leverage of every sample.
+        """
+        return self._batch.convert(self._scorer.strangest(self._batch.unchanged_rows(), self._batch.eps))
 
     @cached_property
     def p_value(self) -> Array | None:
@@ -227,7 +237,8 @@ class Part(Result):
         return None if values is None else self._choose(values)
 
     regret, logits, prediction, probabilities = map(taken, ("regret", "logits", "prediction", "probabilities"))
-    pnml_probabilities, xtg, leverage_by_layer = map(taken, ("pnml_probabilities", "xtg", "leverage_by_layer"))
+    pnml_probabilities, xtg = map(taken, ("pnml_probabilities", "xtg"))
+    leverage_by_layer, strangest_layer = map(taken, _OF_LAYERS)
     p_value, is_ood = map(taken, _DECIDED)
 
     def __len__(self) -> int:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from pnml.backend.arrays import namespace
 from pnml.backend.rows import SMALLEST_NORM, by_chunk, divisors, row_norms, wide_dtype
 from pnml.core import theorem
-from pnml.core.depth import leverages, leverages_of_few
+from pnml.core.depth import leverages, profile_of, shares_of, strangest
+from pnml.core.joined import joined_leverages
 from pnml.core.subspace import leave_one_out, leverage, xtg
 
 if TYPE_CHECKING:
@@ -43,12 +44,15 @@ class Terms(NamedTuple):
         log_p: the logarithms of the model's probabilities, label noise included, (n, C).
         p: the probabilities, where label noise keeps them clear of 0; None without label noise.
         shares: of every layer in the leverage, (n, 1 + L).
+        raw: the leverages of the embedding, of the background and of the layers about class means, (n, 2 + L); None if
+            the leverage is not about class means.
         has_direction: whether the embedding can be scaled to norm 1, (n,).
     """
 
     log_p: Array
     p: Array | None
     shares: Array
+    raw: Array | None
     has_direction: Array
 
     @property
@@ -85,20 +89,22 @@ def compute_terms(
         has_direction = ~(norms <= SMALLEST_NORM)  # so that what is no number stays none
         embeddings = embeddings / divisors(norms)[:, None]
     logits = embeddings @ weight + bias
+    h: Array | None = None
     if model.depth is None:
         whitening, null_space = geometry
-        h = leverage(embeddings, whitening, null_space, model.subspace.outside_limits(eps))
-        shares = (leave_one_out(h, model.subspace.relative_error) if as_if_unseen else h)[:, None]
+        total = leverage(embeddings, whitening, null_space, model.subspace.outside_limits(eps))
+        shares = (leave_one_out(total, model.subspace.relative_error) if as_if_unseen else total)[:, None]
     else:
         classes, joined = xp.argmax(logits, axis=-1), model.joined
         if joined is not None and joined.serves(x) and not as_if_unseen:
-            shares = leverages_of_few(x, classes, joined)
+            h = joined_leverages(x, classes, joined.constants.to(x))
         else:
-            shares = leverages(x, embeddings, classes, geometry, model.depth, as_if_unseen=as_if_unseen).shares
+            h = leverages(x, embeddings, classes, geometry, model.depth, as_if_unseen=as_if_unseen).raw
+        shares = shares_of(h, model.depth, profile_of(geometry, model.depth))
     if not model.label_noise:
-        return Terms(theorem.log_softmax(logits), None, shares, has_direction)
+        return Terms(theorem.log_softmax(logits), None, shares, h, has_direction)
     p = theorem.noisy_softmax(logits, model.label_noise)
-    return Terms(xp.log(p), p, shares, has_direction)
+    return Terms(xp.log(p), p, shares, h, has_direction)
 
 
 class Float64Scorer:
@@ -127,6 +133,10 @@ class Float64Scorer:
     def shares(self, x: Array, eps: float) -> Array:
         """Return the shares of every layer in the leverage of rows (n, M), shape (n, 1 + L)."""
         return self._by_chunk(_shares_chunk, x, eps)
+
+    def strangest(self, x: Array, eps: float) -> Array:
+        """Return the layer of rows (n, M) that is farthest above training rows, (n,): 0 is the embedding."""
+        return self._by_chunk(_strangest_chunk, x, eps)
 
     def logits(self, x: Array) -> Array:
         """Return the logits of the last layer for embeddings (n, M) as they are, shape (n, C)."""
@@ -159,6 +169,13 @@ def _xtg_chunk(x: Array, constants: tuple[Array, ...], model: ScoringModel, eps:
 
 def _shares_chunk(x: Array, constants: tuple[Array, ...], model: ScoringModel, eps: float) -> Array:
     return compute_terms(x, constants, model, eps).shares
+
+
+def _strangest_chunk(x: Array, constants: tuple[Array, ...], model: ScoringModel, eps: float) -> Array:
+    raw, depth = compute_terms(x, constants, model, eps).raw, model.depth
+    if raw is None or depth is None:
+        return namespace(x).zeros_like(x[:, 0], dtype=namespace(x).int64)
+    return strangest(raw, depth, profile_of(constants, depth))
 
 
 def _logits_chunk(x: Array, weight: Array, bias: Array) -> Array:

@@ -74,4 +74,5 @@ def score(guard: pnml.Guard, network: zoo.Network, images: Images) -> ScoredSet:
         labels=images.labels,
         ids=images.captions,
         leverage=torch.cat([result.leverage_by_layer for result in results]).numpy(),
+        strangest=torch.cat([result.strangest_layer for result in results]).numpy(),
     )

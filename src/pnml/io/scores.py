@@ -78,19 +78,24 @@ class ScoreTable:
         found = {name: to_numpy(values[name], dtype) for name, dtype in _DTYPES.items() if values[name] is not None}
         if not self.layer_names:
             return {"id": ids, **found}
-        return {"id": ids, **found, **self._layers(to_numpy(result.leverage_by_layer, np.float64))}
+        return {"id": ids, **found, **self._layers(result)}
 
     def empty(self, ids: NDArray[Any]) -> Columns:
         """Return a table without rows, for a batch without a decodable image."""
         names = [name for name in _DTYPES if self.is_calibrated or name not in {"p_value", "is_ood"}]
-        layers = self._layers(np.empty((0, 1 + len(self.layer_names)))) if self.layer_names else {}
-        return {"id": ids, **{name: np.empty(0, _DTYPES[name]) for name in names}, **layers}
+        found = {"id": ids, **{name: np.empty(0, _DTYPES[name]) for name in names}}
+        if self.layer_names:
+            found[STRANGEST] = as_texts(layer_labels(self.layer_names))[:0]
+        if self.by_layer:
+            found |= {f"{LEVERAGE}{name}": np.empty(0) for name in layer_labels(self.layer_names)}
+        return found
 
-    def _layers(self, leverages: NDArray[np.float64]) -> Columns:
+    def _layers(self, result: Result) -> Columns:
         names = as_texts(layer_labels(self.layer_names))
-        strangest = {STRANGEST: names[leverages.argmax(axis=1)]}
+        strangest = {STRANGEST: names[to_numpy(result.strangest_layer, np.int64)]}
         if not self.by_layer:
             return strangest
+        leverages = to_numpy(result.leverage_by_layer, np.float64)
         return strangest | {f"{LEVERAGE}{name}": leverages[:, number] for number, name in enumerate(names)}
 
 

@@ -1,4 +1,4 @@
-"""Which depth of the network gave samples away: the layer with the largest share in the leverage, and all shares."""
+"""Which depth of the network gave samples away: the layer that stands out most, and the shares of all."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from pnml.report.model import Report, ScoredSet
 
 WORDS = {
-    "early": "Early layers see noise, texture, or another camera: how a sample looks.",
-    "late": "Late layers and the embedding see unknown content: what a sample shows.",
+    "early": "Early layers see how a sample looks: noise, texture, another camera.",
+    "late": "Late layers and the embedding see what a sample shows; strange looks may grow on their way to them.",
 }
 """What a sample that stands out at a depth is likely to be."""
 
@@ -22,7 +22,7 @@ DEFINITIONS = {
     "Leverage": "How far a sample is from what the training set spans, in one layer of the network. The shares of all "
     "layers add up, and the regret grows with their sum. A layer in which the sample is like the training set has a "
     "share of 0.",
-    "Depth": "The layer with the largest share in the leverage, counted from the input to the output. "
+    "Depth": "The layer that is farthest above training samples, counted from the input to the output. "
     + " ".join(WORDS.values()),
 }
 

@@ -36,7 +36,7 @@ class ScoredSet:
         labels: the true class numbers, shape (n,).
         ids: the name of every sample, such as its file name.
         leverage: the shares of the embedding and of every earlier layer in the leverage, shape (n, 1 + layers).
-        strangest: the column of the largest share, shape (n,); from ``leverage`` when left out.
+        strangest: the layer that gave each sample away, shape (n,): 0 is the embedding, l the l-th earlier layer.
 
     >>> ScoredSet(name="photos", role="unlabelled", regret=[0.1, 0.7]).regret
     array([0.1, 0.7])
@@ -73,7 +73,7 @@ class ScoredSet:
             value = getattr(self, column)
             if value is not None and len(value) != len(self):
                 raise ValueError(f"{self.name!r} has {len(self)} regrets but {len(value)} entries in {column!r}")
-        object.__setattr__(self, "strangest", _strangest(self))
+        _check_leverage(self)
         _check_images(self)
 
     def __len__(self) -> int:
@@ -214,17 +214,17 @@ def _check_finite(name: str, column: str, values: NDArray[np.float64] | None) ->
         raise ValueError(f"row {row} of {name!r} has a {column} of {values[row]}: expected a finite number")
 
 
-def _strangest(scored: ScoredSet) -> NDArray[np.int64] | None:
-    """Return the column of the largest leverage of every sample, None if neither is known."""
+def _check_leverage(scored: ScoredSet) -> None:
     leverage = scored.leverage
     if leverage is None:
-        return scored.strangest
+        return
+    if scored.strangest is None:
+        raise ValueError(f"{scored.name!r} has leverages but no strangest layers: pass both, or neither")
     if leverage.ndim != 2 or not (np.isfinite(leverage).all() and (leverage >= 0).all()):
         raise ValueError(
             f"the leverage of {scored.name!r} has shape {leverage.shape}: expected finite numbers of 0 or more, of "
             "shape (n, 1 + layers)"
         )
-    return leverage.argmax(axis=1) if scored.strangest is None else scored.strangest
 
 
 def _check_layers(scored: ScoredSet, count: int) -> None:

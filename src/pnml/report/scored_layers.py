@@ -20,7 +20,7 @@ class ScoredLayers(NamedTuple):
     Attributes:
         names: of the earlier layers; none where their order is not known.
         leverage: the shares of the embedding and of every earlier layer, shape (n, 1 + layers), or None.
-        strangest: the column of the largest share, shape (n,), or None.
+        strangest: the layer that gave each sample away, shape (n,): 0 is the embedding; or None.
     """
 
     names: tuple[str, ...] = ()
