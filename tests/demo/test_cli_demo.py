@@ -104,8 +104,8 @@ def test_examples_are_the_most_confident_images(result: package.DemoResult) -> N
         assert float(found[2]) == pytest.approx((1 + above.sum()) / (1 + len(above)), rel=0.5)
         is_flagged = bool(one.regret[row] > result.threshold.value)
         assert (found[3] == "") == is_flagged
-        assert one.leverage is not None
-        strangest = ("the embedding", *result.detector.layer_names)[int(np.argmax(one.leverage[row]))]
+        assert one.strangest is not None
+        strangest = ("the embedding", *result.detector.layer_names)[one.strangest[row]]
         assert found[4] == (strangest if is_flagged else "")
 
 
