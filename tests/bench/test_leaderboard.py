@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from typer.testing import CliRunner
 
 from pnml.bench.leaderboard import Board, leaderboard, render_leaderboard
-from pnml.bench.methods import GROUPS
+from pnml.bench.methods import ALL_METHODS, GROUPS, REGRETS
+from pnml.bench.ood_data import NEEDS_OOD_DATA
 from pnml.bench.options import Options
 from pnml.bench.protocol import plan
 from pnml.bench.results import Result, Run, Scores
@@ -100,13 +101,32 @@ def test_seconds_and_memory_are_those_of_the_method_alone() -> None:
         result("gen", "svhn", 60.0, memory_device="cpu", run=cpu),
         result("she", "svhn", None),
     )
-    texts = {standing.method: standing.texts[4:] for standing in found.standings}
+    texts = {standing.method: standing.texts[5:] for standing in found.standings}
     assert texts == {
         "knn": ("4.000", "7.0 MiB (cpu)"),
         "vim": ("3.000", "3.0 MiB"),
         "gen": ("0.000", "–"),
         "she": ("–", "–"),
     }
+
+
+def test_methods_that_need_no_ood_data_come_first() -> None:
+    aurocs = {"dice": 99.0, "gen": 70.0, "ash": 98.0, "she": None, "knn": 80.0, "mine": 60.0}
+    found = board(*(result(method, "svhn", auroc) for method, auroc in aurocs.items()))
+    assert [(standing.method, standing.texts[1]) for standing in found.standings] == [
+        ("knn", "yes"),
+        ("gen", "yes"),
+        ("mine", "yes"),
+        ("she", "yes"),
+        ("dice", "no"),
+        ("ash", "no"),
+    ]
+
+
+def test_every_method_that_needs_ood_data_is_known_and_has_a_reason() -> None:
+    assert set(NEEDS_OOD_DATA) <= set(ALL_METHODS)
+    assert not set(NEEDS_OOD_DATA) & set(REGRETS)
+    assert all(NEEDS_OOD_DATA.values())
 
 
 def test_every_network_has_its_own_board() -> None:
@@ -124,8 +144,8 @@ def test_render_leaderboard_returns_markdown() -> None:
     )
     lines = text.splitlines()
     assert lines[0] == "### DenseNet-BC-100, CIFAR-10"
-    assert lines[4] == "| Method | Near | Far  | All  | Seconds | Memory |"
-    assert lines[6] == "| knn    | –    | 80.0 | 80.0 | 0.000   | –      |"
+    assert lines[4] == "| Method | Needs no OOD data | Near | Far  | All  | Seconds | Memory |"
+    assert lines[6] == "| knn    | yes               | –    | 80.0 | 80.0 | 0.000   | –      |"
     assert lines[-1] == "- she, SVHN: it failed"
 
 

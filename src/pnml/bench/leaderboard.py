@@ -2,6 +2,7 @@
 
 *Near* is the set of the same kind of pictures with other classes: CIFAR-100 for a network trained on CIFAR-10, and the
 other way round. All other sets are *far*. The AUROC is that of the method alone; with pNML it is in the paper's tables.
+Methods that need no OOD data come first.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from pnml.bench.layout import markdown_table
+from pnml.bench.ood_data import needs_no_ood_data
 from pnml.report.labels import label
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 NEAR = {"cifar10": ("cifar100",), "cifar100": ("cifar10",), "cifar10-even": ("cifar10-odd",)}
 """The near-OOD sets of each in-distribution set; the others have none."""
 
-COLUMNS = ("Method", "Near", "Far", "All", "Seconds", "Memory")
+COLUMNS = ("Method", "Needs no OOD data", "Near", "Far", "All", "Seconds", "Memory")
 _NONE = "–"
 
 
@@ -32,6 +34,7 @@ class Standing:
 
     Attributes:
         method: as ``pnml bench --method`` names it.
+        needs_no_ood_data: whether no hyper-parameter of it has to be chosen on OOD data.
         near, far, overall: means over the near, far and all sets of the board; None where the method lacks one of them
             or there are none, for a mean over other sets is not comparable.
         seconds: to fit it and to score the in-distribution set and one OOD set, on average.
@@ -40,6 +43,7 @@ class Standing:
     """
 
     method: str
+    needs_no_ood_data: bool = True
     near: float | None = None
     far: float | None = None
     overall: float | None = None
@@ -53,6 +57,7 @@ class Standing:
         memory = _NONE if self.memory is None else f"{self.memory:,.1f} MiB"
         return (
             self.method,
+            "yes" if self.needs_no_ood_data else "no",
             *(_NONE if mean is None else f"{mean:.1f}" for mean in (self.near, self.far, self.overall)),
             _NONE if self.seconds is None else f"{self.seconds:.3f}",
             f"{memory} ({self.other_device})" if self.other_device else memory,
@@ -61,7 +66,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Board:
-    """The methods on one network, the best mean over all sets first."""
+    """The methods on one network: those that need no OOD data first, then by the mean over all sets, the best first."""
 
     title: str
     near: tuple[str, ...]
@@ -74,8 +79,9 @@ class Board:
         """What the columns mean."""
         near, far = (", ".join(map(label, sets)) or "none" for sets in (self.near, self.far))
         return (
-            f"Mean AUROC in percent. Near: {near}. Far: {far}. Seconds to fit and to score both sets of a pair, and "
-            "memory at the peak of that, on top of the embeddings and features of earlier layers that methods share."
+            f"Mean AUROC in percent. Near: {near}. Far: {far}. Methods with a hyper-parameter to be chosen on OOD data "
+            "come last; here it has a fixed value. Seconds to fit and to score both sets of a pair, and memory at the "
+            "peak of that, on top of the embeddings and features of earlier layers that methods share."
         )
 
 
@@ -94,8 +100,8 @@ def leaderboard(results: Iterable[Result]) -> list[Board]:
     >>> (board,) = leaderboard(results)
     >>> for standing in board.standings:
     ...     print(standing.texts)
-    ('knn', '83.3', '100.0', '91.7', '0.500', '–')
-    ('gen', '–', '83.3', '–', '0.500', '–')
+    ('knn', 'yes', '83.3', '100.0', '91.7', '0.500', '–')
+    ('gen', 'yes', '–', '83.3', '–', '0.500', '–')
     >>> board.title, board.notes
     ('DenseNet-BC-100, CIFAR-10', ('gen, CIFAR-100: no result',))
     """
@@ -130,7 +136,7 @@ def _board(model: str, ind: str, checkpoint: str | None, results: list[Result]) 
     for result in results:
         methods[result.method].append(result)
     standings = [_standing(method, found, near, far) for method, found in methods.items()]
-    standings.sort(key=lambda standing: -1.0 if standing.overall is None else standing.overall, reverse=True)
+    standings.sort(key=lambda one: (not one.needs_no_ood_data, one.overall is None, -(one.overall or 0.0)))
     notes = [note for method, found in methods.items() for note in _notes(method, found, oods)]
     return Board(title, near, far, tuple(standings), tuple(notes))
 
@@ -146,6 +152,7 @@ def _standing(method: str, results: list[Result], near: tuple[str, ...], far: tu
     devices = {result.memory_device for result in run if not result.run.device.startswith(f"{result.memory_device}:")}
     return Standing(
         method,
+        needs_no_ood_data=needs_no_ood_data(method),
         near=mean(near),
         far=mean(far),
         overall=mean((*near, *far)),

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pnml.bench.data import SETS
-from pnml.bench.methods import ALL_METHODS, GROUPS, PEERS
+from pnml.bench.methods import ALL_METHODS, GROUPS, Peer
 from pnml.bench.paper import paper_cells
 from pnml.bench.zoo import ARCHITECTURES
 from pnml.integrations._import import import_pytorch_ood
@@ -94,7 +94,7 @@ def plan(model: str, ind: str, ood: Sequence[str], method: Sequence[str]) -> lis
     methods = [name for given in method for name in GROUPS.get(given, (given,))]
     for name in methods:
         _check("method", name, [*ALL_METHODS, *GROUPS])
-    if needed := [name for name in methods if name in PEERS]:
+    if needed := [name for name in methods if issubclass(ALL_METHODS[name], Peer)]:
         import_pytorch_ood(f"the method {needed[0]!r}")
     cells = [Cell(model, ind, one, name) for one in oods for name in methods]
     for cell in cells:

@@ -7,7 +7,7 @@ the pytorch-ood package, and ``LAYER_PEERS`` those that are given the features o
 >>> list(METHODS), list(REGRETS)
 (['baseline', 'odin', 'gram', 'oecc', 'energy'], ['pnml', 'pnml-last', 'pnml-paper'])
 >>> list(PEERS)[:4], list(LAYER_PEERS)
-(['mahalanobis', 'rmd', 'vim', 'knn'], ['knn-layers', 'mahalanobis-layers'])
+(['mahalanobis', 'rmd', 'vim', 'knn'], ['knn-layers', 'mahalanobis-layers', 'nac'])
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from __future__ import annotations
 from pnml.bench.methods import peers as _peers
 from pnml.bench.methods.gram_method import GramMethod, Oecc
 from pnml.bench.methods.logit_scores import Baseline, Energy
+from pnml.bench.methods.nac import Nac
 from pnml.bench.methods.odin import Odin
+from pnml.bench.methods.peer import Peer
 from pnml.bench.methods.protocol import Method, MethodFailedError
 from pnml.bench.methods.regret import DeepRegret, LastRegret, PaperRegret
 from pnml.bench.methods.several_layers import KnnLayers, MahalanobisLayers
@@ -37,9 +39,19 @@ PEERS: dict[str, type[Method]] = {
         _peers.KlMatching,
         _peers.MaxLogit,
         _peers.PytorchOodPnml,
+        _peers.UnitMahalanobis,
+        _peers.UnitRmd,
+        _peers.Gmm,
+        _peers.Dice,
+        _peers.Vra,
+        _peers.NnGuide,
+        _peers.Scale,
+        _peers.Lts,
+        _peers.Fdbd,
+        _peers.Nci,
     )
 }
-LAYER_PEERS: dict[str, type[Method]] = {method.name: method for method in (KnnLayers, MahalanobisLayers)}
+LAYER_PEERS: dict[str, type[Method]] = {method.name: method for method in (KnnLayers, MahalanobisLayers, Nac)}
 ALL_METHODS = {**METHODS, **REGRETS, **PEERS, **LAYER_PEERS}
 GROUPS = {
     "all": tuple(METHODS),
@@ -63,5 +75,6 @@ __all__ = [
     "Odin",
     "Oecc",
     "Outputs",
+    "Peer",
     "View",
 ]

@@ -1,112 +1,14 @@
-"""Peers: the detectors of the pytorch-ood package, run on the same embeddings as our methods.
-
-Each peer is fitted on the training embeddings, logits and labels of a view with the package's own defaults, which
-:attr:`Peer.settings` records. Peers have no combination with pNML. A peer that fails raises a
-:class:`~pnml.bench.methods.protocol.MethodFailedError`.
-"""
+"""The peers: detectors of pytorch-ood that see the embeddings and the last layer of a network, older ones first."""
 
 from __future__ import annotations
 
-from inspect import signature
-from typing import TYPE_CHECKING, Any, ClassVar
-
-import numpy as np
-import torch
+from typing import TYPE_CHECKING, Any
 
 from pnml.backend.extras import require
-from pnml.bench.methods.protocol import Method, MethodFailedError
-from pnml.integrations._import import import_pytorch_ood
+from pnml.bench.methods.peer import Peer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch import Tensor
-
-    from pnml.bench.methods.view import View
     from pnml.bench.zoo import Network
-    from pnml.core.detector import Detector
-
-_MODEL_ARGUMENT = {"features": "encoder", "logits": "model", "feature_maps": "backbone"}
-_FAILURES = (RuntimeError, ValueError, AssertionError, IndexError)
-
-
-class Peer(Method):
-    """A detector of pytorch-ood.
-
-    Attributes:
-        class_name: its class in ``pytorch_ood.detector``.
-        input_kind: its input: "features" (the embeddings), "logits", or "feature_maps" (the embeddings as maps of one
-            pixel).
-        needs_head: whether it also needs the last layer.
-        needs_every_class: whether every class must occur in the training labels.
-    """
-
-    composes = False
-    class_name: ClassVar[str]
-    input_kind: ClassVar[str] = "features"
-    needs_head: ClassVar[bool] = False
-    needs_every_class: ClassVar[bool] = False
-
-    def __init__(self) -> None:
-        self._package = import_pytorch_ood(f"the method {self.name!r}")
-
-    def constructor_arguments(self, network: Network) -> dict[str, Any]:
-        """Return the arguments of the peer's class, with None for the part of the network that takes images."""
-        head = {"head": lambda x: network.head(x.flatten(1))} if self.needs_head else {}
-        return {_MODEL_ARGUMENT[self.input_kind]: None, **head}
-
-    def fit(self, train: View, detector: Detector) -> Peer:
-        """Fit the peer on the training set."""
-        super().fit(train, detector)
-        labels = train.images.labels
-        if labels is None:
-            raise MethodFailedError(f"{self.name} needs labels, but {train.images!r} has none")
-        rows = self._rows(train)
-        y = torch.from_numpy(labels).to(rows.device)
-        present, classes = len(np.unique(labels)), train.logits.shape[1]
-        step = f"fitting on {len(y):,} images of {present} of {classes} classes"
-        if self.needs_every_class and present < classes:
-            raise MethodFailedError(f"{self.name} failed when {step}: it needs images of every class")
-
-        def fit() -> Any:
-            peer = getattr(self._package.detector, self.class_name)(**self.constructor_arguments(train.network))
-            return getattr(peer, f"fit_{self.input_kind}")(rows, y)
-
-        self._peer = self._run(fit, step)
-        return self
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The package, the class and its hyper-parameters."""
-        defaults = {name: p.default for name, p in signature(type(self._peer)).parameters.items()}
-        plain = {name: value for name, value in defaults.items() if isinstance(value, bool | int | float | str)}
-        source = f"pytorch-ood {self._package.__version__}: {self.class_name}"
-        device = {"device": self.runs_on} if self.runs_on else {}
-        return {"class": source, **plain, **self._peer.get_hyperparameters(), **device}
-
-    def score(self, view: View) -> Tensor:
-        """Return the peer's score of every image, shape (n,)."""
-        predict = getattr(self._peer, f"predict_{self.input_kind}")
-        scores: Tensor = self._run(lambda: predict(self._rows(view)), f"scoring {view.images!r}")
-        if missing := int(scores.isnan().sum()):
-            raise MethodFailedError(
-                f"{self.name} returned NaN for {missing:,} of {len(scores):,} scores of {view.images!r}"
-            )
-        return scores
-
-    def _rows(self, view: View) -> Tensor:
-        rows = view.logits if self.input_kind == "logits" else view.embeddings
-        if self.runs_on is not None:
-            rows = rows.to(self.runs_on)
-        return rows[:, :, None, None] if self.input_kind == "feature_maps" else rows
-
-    def _run(self, call: Callable[[], Any], step: str) -> Any:
-        try:
-            with torch.inference_mode():
-                return call()
-        except _FAILURES as error:
-            reason = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": ")
-            raise MethodFailedError(f"{self.name} failed when {step}: {reason}") from error
 
 
 class Mahalanobis(Peer):
@@ -192,3 +94,81 @@ class PytorchOodPnml(Peer):
     """The implementation of the paper's regret in pytorch-ood: in float32, divided by log C."""
 
     name, class_name, needs_head = "pytorch-ood-pnml", "PNML", True
+
+
+class UnitMahalanobis(Mahalanobis):
+    """Müller and Hein, 2025 (Mahalanobis++): the Mahalanobis distance of embeddings at norm 1."""
+
+    name, unit_norm = "mahalanobis-plus", True
+
+
+class UnitRmd(Rmd):
+    """The relative Mahalanobis distance of embeddings at norm 1, also from Müller and Hein, 2025."""
+
+    name, unit_norm = "rmd-plus", True
+
+
+class Gmm(Peer):
+    """One Gaussian for each class, with a covariance of its own: the negative log-likelihood of their mixture."""
+
+    name, class_name = "gmm", "GMM"
+
+
+class Dice(Peer):
+    """Sun and Li, 2022: the energy of a last layer without the weights that contribute least on training images.
+
+    The package has no default share of weights; 90% of them are removed, as its authors do for CIFAR.
+    """
+
+    name, class_name = "dice", "DICE"
+
+    def constructor_arguments(self, network: Network) -> dict[str, Any]:
+        """Return the share of weights to remove and the last layer."""
+        return {"encoder": None, "p": 0.9, "w": network.head.weight.detach(), "b": network.head.bias.detach()}
+
+
+class Vra(Peer):
+    """Xu et al., 2023: the energy of embeddings clipped to the 1st and 99th percentile of each feature."""
+
+    name, class_name, input_kind, needs_head = "vra", "VRA", "feature_maps", True
+
+
+class NnGuide(Peer):
+    """Park et al., 2023: the energy times the similarity to the 10 nearest training embeddings, negated."""
+
+    name, class_name, needs_head = "nnguide", "NNGuide", True
+
+
+class Scale(Peer):
+    """Xu et al., 2024: the energy of embeddings scaled by how much of their sum is in the largest features."""
+
+    name, class_name, input_kind, needs_head = "scale", "SCALE", "feature_maps", True
+
+
+class Lts(Peer):
+    """Djurisic et al., 2025: the energy of logits scaled by how much of the embedding is in its largest features."""
+
+    name, class_name, needs_head = "lts", "LTS", True
+
+
+class LinearHeadPeer(Peer):
+    """A peer that reads the weight of the last layer."""
+
+    def constructor_arguments(self, network: Network) -> dict[str, Any]:
+        """Return the last layer itself."""
+        return {"encoder": None, "head": network.head}
+
+
+class Fdbd(LinearHeadPeer):
+    """Liu and Qin, 2024: distance to the decision boundaries, relative to that to the training mean, negated."""
+
+    name, class_name = "fdbd", "fDBD"
+
+
+class Nci(LinearHeadPeer):
+    """Liu and Qin, 2025: how far the embedding points along the weight of the predicted class, negated.
+
+    With the package's default, the norm of the embedding has weight 0.
+    """
+
+    name, class_name = "nci", "NCI"
