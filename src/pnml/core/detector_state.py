@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pnml.core.calibration import Threshold
 from pnml.core.correlation import Correlation
 from pnml.core.depth import Geometry
 from pnml.core.sample import RowSample
 from pnml.core.scatter import Scatter
 from pnml.core.subspace import Subspace
+from pnml.core.threshold_state import threshold_from_state, threshold_to_state
 
 if TYPE_CHECKING:
+    from pnml.core.calibration import Threshold
     from pnml.core.detector import Detector
 
 KIND, VERSION = "pnml.detector", 3
@@ -74,18 +75,8 @@ def to_state(detector: Detector) -> tuple[Arrays, dict[str, Any]]:
     if correlation.sample is not None:
         arrays |= correlation.sample.arrays()
     if threshold is not None:
-        arrays["calibration_scores"] = threshold.scores
-        info["threshold"] = {
-            "value": threshold.value,
-            "false_alarm_rate": threshold.false_alarm_rate,
-            "interval": threshold.interval,
-            "confidence": threshold.confidence,
-            "source": threshold.source,
-            "by": threshold.by,
-            "n_classes": threshold.n_classes,
-        }
-        if threshold.predictions is not None:
-            arrays["calibration_predictions"] = threshold.predictions
+        threshold_arrays, info["threshold"] = threshold_to_state(threshold)
+        arrays |= threshold_arrays
     return arrays, info
 
 
@@ -114,11 +105,7 @@ def from_state(arrays: Arrays, info: dict[str, Any]) -> State:
     scales = None
     if "embedding_length" in info:
         scales = info["embedding_length"], info.get("bias_scale", 1.0), info.get("label_noise", 0.0)
-    threshold = None
-    if info["threshold"] is not None:
-        held = dict(info["threshold"], interval=tuple(info["threshold"]["interval"]))
-        predictions = arrays.get("calibration_predictions")
-        threshold = Threshold(**held, scores=arrays["calibration_scores"], predictions=predictions)
+    threshold = None if info["threshold"] is None else threshold_from_state(arrays, info["threshold"])
     names, preparation = tuple(info.get("layer_names", ())), info.get("preparation")
     return State(correlation, geometry, subspace, names, scales, threshold, preparation)
 
