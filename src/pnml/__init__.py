@@ -9,7 +9,9 @@ from pnml.backend.extras import is_installed, require
 from pnml.core.calibration import Threshold
 from pnml.core.correlation import Correlation
 from pnml.core.detector import Detector
+from pnml.core.monitor import Monitor
 from pnml.core.result import Result
+from pnml.core.selection import select
 from pnml.core.single_layer import SingleLayer
 from pnml.core.subspace import Subspace
 from pnml.core.theorem import genie, predictive, regret
@@ -32,6 +34,7 @@ _NEEDS_EXTRA = {  # name: its module, the extra that brings all it needs, the li
 __all__ = [
     "Correlation",
     "Detector",
+    "Monitor",
     "Result",
     "SingleLayer",
     "Subspace",
@@ -40,6 +43,7 @@ __all__ = [
     "genie",
     "predictive",
     "regret",
+    "select",
 ]
 # `from pnml import *` gives what this install can import.
 __all__ += [name for name, (*_, library) in _NEEDS_EXTRA.items() if is_installed(library)]
