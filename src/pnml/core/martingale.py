@@ -30,7 +30,7 @@ BETS = (
 """Levels a and shares q: above a for scores that grew, below a for scores that fell."""
 
 _NOTHING = -1e300  # the logarithm of a fortune that is not there yet
-STATE = ("gains", "started", "lowest", "lowest_at", "best", "best_since")
+STATE = ("gains", "started", "lowest", "lowest_at")
 
 
 def _log_factors(level: float, share: float) -> list[float]:
@@ -56,8 +56,6 @@ class Martingale:
         started: log Σ_j w_j / (the fortune of that bet before sample j), over all samples j seen, shape (bets, ...).
         lowest: the smallest of ``gains`` so far, shape (bets, ...).
         lowest_at: the sample after it, counted from 1, shape (bets, ...).
-        best: the largest rise of ``gains`` above its smallest value before, shape (bets, ...).
-        best_since: the sample at which that rise began, shape (bets, ...).
 
     >>> martingale = Martingale()
     >>> bool(martingale.grow(np.full(9, 0.003))[-1] > np.log(1e9))
@@ -69,9 +67,8 @@ class Martingale:
     def __init__(self, streams: tuple[int, ...] = ()) -> None:
         shape = len(BETS), *streams
         self.count = 0
-        self.gains, self.lowest, self.best = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-        self.started = np.full(shape, _NOTHING)
-        self.lowest_at, self.best_since = np.ones(shape, np.int64), np.ones(shape, np.int64)
+        self.gains, self.started = np.zeros(shape), np.full(shape, _NOTHING)
+        self.lowest, self.lowest_at = np.zeros(shape), np.ones(shape, np.int64)
 
     def grow(self, p_values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Bet on p-values, one after the other, and return the log-evidence after each.
@@ -90,7 +87,7 @@ class Martingale:
         before, after = gains[:, :-1], gains[:, 1:]
         starts = np.concatenate([self.started[:, None], _log_weight(numbers) - before], axis=1)
         started = np.logaddexp.accumulate(starts, axis=1)[:, 1:]
-        self._note_rises(before, after, numbers)
+        self._note_lowest(before, numbers)
         self.count, self.gains, self.started = self.count + len(p_values), after[:, -1], started[:, -1]
         fortunes = started + after
         largest = fortunes.max(axis=0)
@@ -101,7 +98,8 @@ class Martingale:
     @property
     def since(self) -> NDArray[np.int64]:
         """The sample, counted from 1, from which on one bet has gained most: the likely change, shape (...)."""
-        found: NDArray[np.int64] = np.take_along_axis(self.best_since, self.best.argmax(axis=0)[None], axis=0)[0]
+        bet = (self.gains - self.lowest).argmax(axis=0)
+        found: NDArray[np.int64] = np.take_along_axis(self.lowest_at, bet[None], axis=0)[0]
         return found
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -117,18 +115,13 @@ class Martingale:
             setattr(found, name, arrays[name])
         return found
 
-    def _note_rises(self, before: NDArray[np.float64], after: NDArray[np.float64], numbers: NDArray[np.int64]) -> None:
-        """Note where each bet's log-fortune was smallest, and its largest rise from there."""
-        lows = np.minimum.accumulate(np.concatenate([self.lowest[:, None], before], axis=1), axis=1)
-        is_low = before < lows[:, :-1]
-        lows_at = np.where(is_low, numbers, self.lowest_at[:, None])
-        lows_at = np.maximum.accumulate(lows_at, axis=1)
-        rises = after - lows[:, 1:]
-        at = rises.argmax(axis=1)[:, None]
-        rise, since = (np.take_along_axis(values, at, axis=1)[:, 0] for values in (rises, lows_at))
-        self.best_since = np.where(rise > self.best, since, self.best_since)
-        self.best = np.maximum(rise, self.best)
-        self.lowest, self.lowest_at = lows[:, -1], lows_at[:, -1]
+    def _note_lowest(self, before: NDArray[np.float64], numbers: NDArray[np.int64]) -> None:
+        """Note where the log-fortune of each bet was smallest, given what it was before each sample."""
+        at = before.argmin(axis=1)[:, None]
+        lowest = np.take_along_axis(before, at, axis=1)[:, 0]
+        is_new = lowest < self.lowest
+        self.lowest_at = np.where(is_new, at[:, 0] + numbers[0], self.lowest_at)
+        self.lowest = np.where(is_new, lowest, self.lowest)
 
 
 def _along_first(numbers: NDArray[np.int64], dimensions: int) -> NDArray[np.int64]:

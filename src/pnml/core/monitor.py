@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,6 +59,8 @@ class Monitor:
         log_evidence: the natural logarithm of the evidence now; it may fall again.
         log_peak: the largest that it was.
         alarm_at: the sample, counted from 1, at which the evidence reached 1/``alpha``; None before.
+        since: the sample, counted from 1, from which on the stream is likely to be changed, as estimated when the alarm
+            was raised; None before.
         history: what the stream looked like over time, see :class:`~pnml.core.history.History`.
 
     >>> from pnml.core.calibration import calibrate
@@ -92,11 +95,12 @@ class Monitor:
             )
         self.threshold, self.alpha, self.seed = threshold, float(alpha), int(seed)
         self.layer_names: tuple[str, ...] = tuple(getattr(detector, "layer_names", ()))
-        self.log_evidence, self.log_peak, self.alarm_at = 0.0, 0.0, None
+        self.log_evidence, self.log_peak, self.alarm_at, self.since = 0.0, 0.0, None, None
         self.history = History(threshold.n_classes, 1 + len(self.layer_names))
         self._pool, self._martingale = RankPool(threshold.scores), Martingale()
 
     alarm_at: int | None
+    since: int | None
 
     @property
     def count(self) -> int:
@@ -107,11 +111,6 @@ class Monitor:
     def evidence(self) -> float:
         """What a fortune of 1 that bets on a change has become; infinity beyond what a float can hold."""
         return math.exp(self.log_evidence) if self.log_evidence < 709 else math.inf
-
-    @property
-    def since(self) -> int | None:
-        """The sample, counted from 1, from which on the stream is likely to be changed; None without an alarm."""
-        return None if self.alarm_at is None else int(self._martingale.since)
 
     @property
     def verdict(self) -> str:
@@ -191,15 +190,15 @@ class Monitor:
         """Rank, bet and count, some samples at a time."""
         numbers = np.random.Generator(np.random.PCG64(self.seed).advance(self.count))
         for start in range(0, len(regret), _AT_ONCE):
-            here, first = slice(start, start + _AT_ONCE), self.count + 1
-            part = regret[here]
-            p_values = self._pool.p_values(part, 1 - numbers.random(len(part)))
+            here, before = slice(start, start + _AT_ONCE), copy(self._martingale)
+            p_values = self._pool.p_values(regret[here], 1 - numbers.random(len(regret[here])))
             log_evidence = self._martingale.grow(p_values)
             columns = (None if column is None else column[here] for column in (classes, layers))
             self.history.add(p_values, flagged[here], log_evidence, *columns)
             reached = np.flatnonzero(log_evidence >= -math.log(self.alpha))
             if self.alarm_at is None and len(reached):
-                self.alarm_at = first + int(reached[0])
+                before.grow(p_values[: reached[0] + 1])
+                self.alarm_at, self.since = before.count, int(before.since)
             self.log_evidence = float(log_evidence[-1])
             self.log_peak = max(self.log_peak, float(log_evidence.max()))
 

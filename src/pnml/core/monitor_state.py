@@ -33,10 +33,12 @@ _RULES: Rules = {
     "log_evidence": (is_number, "a number"),
     "log_peak": (lambda value: is_number(value) and value >= 0, "a number, not negative"),
     "alarm_at": (lambda value: value is None or (is_count(value) and value > 0), "null or the number of a sample"),
+    "since": (lambda value: value is None or (is_count(value) and value > 0), "null or the number of a sample"),
     "layer_names": (are_texts, "a list of names"),
     "bets": (lambda value: value == _BETS, "those of this version of pnml"),
     "threshold": (lambda value: isinstance(value, dict), "names with values"),
 }
+_KEPT = ("log_evidence", "log_peak", "alarm_at", "since")
 _BETS = [list(bet) for bet in BETS]
 
 
@@ -46,7 +48,7 @@ def to_state(monitor: Monitor) -> tuple[Arrays, dict[str, Any]]:
     history, pool = monitor.history, monitor._pool  # noqa: SLF001 - its own state
     arrays |= {"keys": pool.keys, "counts": pool.counts, **monitor._martingale.arrays()}  # noqa: SLF001
     arrays |= {f"{_PREFIX}{name}": array for name, array in history.arrays().items()}
-    info = {name: getattr(monitor, name) for name in ("alpha", "seed", "count", "log_evidence", "log_peak", "alarm_at")}
+    info = {name: getattr(monitor, name) for name in ("alpha", "seed", "count", *_KEPT)}
     info |= {"window": history.window, "layer_names": monitor.layer_names, "bets": _BETS, "threshold": threshold}
     return arrays, info
 
@@ -60,7 +62,7 @@ def from_state(arrays: Arrays, info: dict[str, Any]) -> dict[str, Any]:
     history = {name.removeprefix(_PREFIX): array for name, array in arrays.items() if name.startswith(_PREFIX)}
     threshold, count = threshold_from_state(arrays, info["threshold"]), info["count"]
     _check_counts(arrays, history, threshold.count, info)
-    kept = {name: info[name] for name in ("alpha", "seed", "log_evidence", "log_peak", "alarm_at")}
+    kept = {name: info[name] for name in ("alpha", "seed", *_KEPT)}
     return kept | {
         "threshold": threshold,
         "layer_names": tuple(info["layer_names"]),
@@ -76,7 +78,7 @@ def _expected(arrays: Arrays, info: dict[str, Any]) -> dict[str, tuple[str, Shap
     classes = length_of(arrays, f"{_PREFIX}class_samples", 2, axis=1)
     expected = expected_threshold_arrays(arrays, info["threshold"])
     expected |= {"keys": ("float64", (keys,)), "counts": ("int64", (keys,))}
-    expected |= {name: ("int64" if name in {"lowest_at", "best_since"} else "float64", (len(BETS),)) for name in STATE}
+    expected |= {name: ("int64" if name == "lowest_at" else "float64", (len(BETS),)) for name in STATE}
     widths = {"p_values": (BINS,), "class_samples": (classes,), "class_flagged": (classes,)}
     widths |= {"layer_flagged": (1 + len(info["layer_names"]),)}
     for name, array in History(0, 0).arrays().items():
@@ -91,5 +93,7 @@ def _check_counts(arrays: Arrays, history: Arrays, calibrated: int, info: dict[s
         raise ValueError("the rounded scores are not ascending, or some were not seen")
     if arrays["counts"].sum() != calibrated + count or history["samples"].sum() != count:
         raise ValueError(f"the scores that were seen are not {calibrated} of the calibration and {count} of the stream")
-    if (info["alarm_at"] or 0) > count or count > MOST_WINDOWS * info["window"]:
+    alarm_at, since = info["alarm_at"], info["since"]
+    is_alarm = since is not None and alarm_at is not None and since <= alarm_at <= count
+    if not (is_alarm or since is alarm_at is None) or count > MOST_WINDOWS * info["window"]:
         raise ValueError(f"alarm and windows do not fit {count} samples")
