@@ -43,7 +43,10 @@ OTHER_TESTS = {  # beside tests/core/test_MODULE*.py
     "detector_state": ["detector", "depth"],
     "float32_scorer": ["float32_depth"],
     "joined": ["depth"],
+    "history": ["monitor"],
+    "martingale": ["monitor"],
     "model": ["detector", "depth", "label_noise"],
+    "monitor_state": ["monitor"],
     "placed_result": ["result", "detector"],
     "profile": ["depth"],
     "result": ["detector"],
@@ -51,8 +54,10 @@ OTHER_TESTS = {  # beside tests/core/test_MODULE*.py
     "scaling": ["limits", "label_noise"],
     "scorer": ["depth", "detector"],
     "single_layer": ["remarks"],
+    "state_checks": ["detector_schema", "monitor"],
     "subspace": ["limits", "single_layer"],
     "theorem": ["limits"],
+    "threshold_state": ["detector_schema", "monitor"],
 }
 SPEED_ONLY = {"_SMALL", "_BLOCK", "_FEW_ROWS", "_FEW_REMOTE_ROWS", "_block_width", "_decomposing"}  # no answer changes
 

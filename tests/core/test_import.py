@@ -56,6 +56,7 @@ def test_import_star_works_in_a_base_install() -> None:
     base = [
         "Correlation",
         "Detector",
+        "Monitor",
         "Result",
         "SingleLayer",
         "Subspace",
@@ -63,6 +64,7 @@ def test_import_star_works_in_a_base_install() -> None:
         "genie",
         "predictive",
         "regret",
+        "select",
     ]
     assert ast.literal_eval(python(code)) == sorted(["Absent", "sys", *base])
 

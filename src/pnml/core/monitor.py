@@ -125,7 +125,9 @@ class Monitor:
             "alarm"
         )
 
-    def update(self, scores: Result | Array, prediction: Array | None = None, strangest: Array | None = None) -> bool:
+    def update(
+        self, scores: Result | Array, prediction: Array | None = None, strangest_layer: Array | None = None
+    ) -> bool:
         """Take in the next samples of the stream, in their order; return whether there was an alarm, now or before.
 
         One batch or many small ones give the same state.
@@ -134,17 +136,23 @@ class Monitor:
             scores: a :class:`~pnml.Result`, which has all that is needed, or regrets of shape (m,). A regret that is
                 no number counts as the largest.
             prediction: the predicted class of each, to see which classes drive a change, and for thresholds by class.
-            strangest: the number of the layer with the largest say in each regret, 0 for the embedding.
+            strangest_layer: the layer that gives each sample away, 0 for the embedding; those of flagged samples count.
         """
+        flagged = None
         if isinstance(scores, Result):
-            return self._update_from(scores)
+            flagged = scores.is_ood
+            if scores.prediction.ndim == 1:  # labels that may each be true have no class
+                prediction = scores.prediction
+            if self.layer_names and (flagged is None or flagged.any()):
+                strangest_layer = scores.strangest_layer
+            scores = getattr(scores, "score", scores.regret)
         regret = to_numpy(as_array(scores))
         if regret.ndim != 1:
             raise ValueError(f"expected regrets of shape (m,), got shape {regret.shape}")
         classes = None if prediction is None else self._classes(prediction, len(regret))
-        layers = None if strangest is None else self._layers(strangest, len(regret))
-        flagged = to_numpy(self.threshold.is_ood(regret, classes), bool)
-        self._add(regret, flagged, classes, layers)
+        layers = None if strangest_layer is None else self._layers(strangest_layer, len(regret))
+        is_ood = self.threshold.is_ood(regret, classes) if flagged is None else flagged
+        self._add(regret, to_numpy(is_ood, bool), classes, layers)
         return self.alarm_at is not None
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -170,15 +178,6 @@ class Monitor:
     def __repr__(self) -> str:
         share = f", {self.history.flagged.sum() / self.count:.1%} flagged" if self.count else ""
         return f"Monitor({self.count:,} samples{share}: {self.verdict})"
-
-    def _update_from(self, result: Result) -> bool:
-        """Take in a result; which layer is the strangest is only asked where samples are flagged."""
-        regret = to_numpy(result.regret)
-        flagged = self.threshold.is_ood(regret, to_numpy(result.prediction, np.int64))
-        layers = None
-        if self.layer_names and flagged.any():
-            layers = to_numpy(result.leverage_by_layer).argmax(axis=-1)
-        return self.update(regret, result.prediction, layers)
 
     def _add(
         self,
@@ -208,13 +207,13 @@ class Monitor:
             check_predictions(found, self.threshold.n_classes or int(found.max()) + 1)
         return found.astype(np.int64)
 
-    def _layers(self, strangest: Array, count: int) -> NDArray[np.int64]:
-        found = _numbers("strangest", strangest, count)
+    def _layers(self, strangest_layer: Array, count: int) -> NDArray[np.int64]:
+        found = _numbers("strangest_layer", strangest_layer, count)
         most = len(self.layer_names)
         if ((found < 0) | (found > most) | (found != found.astype(np.int64))).any():
             raise ValueError(
-                f"strangest holds {found.min()} to {found.max()}: expected 0, the embedding, to {most}, the last of "
-                f"{most} earlier layers"
+                f"strangest_layer holds {found.min()} to {found.max()}: expected 0, the embedding, to {most}, the last "
+                f"of {most} earlier layers"
             )
         return found.astype(np.int64)
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 KIND, VERSION = "pnml.monitor", 1
 
 _PREFIX = "history."
+_BETS = [list(bet) for bet in BETS]
 _RULES: Rules = {
     "alpha": (is_share, "a number between 0 and 1"),
     "seed": (is_count, "a whole number, not negative"),
@@ -39,7 +40,6 @@ _RULES: Rules = {
     "threshold": (lambda value: isinstance(value, dict), "names with values"),
 }
 _KEPT = ("log_evidence", "log_peak", "alarm_at", "since")
-_BETS = [list(bet) for bet in BETS]
 
 
 def to_state(monitor: Monitor) -> tuple[Arrays, dict[str, Any]]:
