@@ -20,6 +20,7 @@ from pnml.core.correlation import Correlation
 from pnml.core.depth import fit_geometry
 from pnml.core.detector_schema import check_state
 from pnml.core.float32_scorer import Float32Scorer, multiplies_in_float32
+from pnml.core.joined import is_few
 from pnml.core.last_layer import checked_head, head_digest
 from pnml.core.model import ScoringModel
 from pnml.core.result import Result
@@ -424,12 +425,9 @@ class Detector:
     def _score_rows(self, rows: Array, eps: float) -> Array:
         """Return the regrets of rows: in float32 where that is accurate enough, in float64 otherwise."""
         exact, fast = self._fitted_scorers
-        joined = exact.model.joined  # few rows on a GPU: the calls of float32 and its bound cost more than float64
-        few = joined is not None and joined.serves(rows)
         xp = namespace(rows)
-        if few:  # to look at a value would be to wait for it
-            regret = exact.regret(rows, eps)
-            return xp.where(xp.isfinite(rows).all(-1), regret, xp.full_like(regret, xp.nan))
+        if exact.model.depth is not None and is_few(rows):  # float64 without a look at a value, which would be to wait
+            return exact.of_few(rows)
         scorer = fast if fast is not None and multiplies_in_float32(rows) else exact
         regret, trusted = scorer.score(rows, eps)
         with np.errstate(all="ignore"):

@@ -24,6 +24,11 @@ _WIDEST = 6144  # features of all layers together: the matrix of more takes too 
 _MOST_ROWS = 2048  # in a larger batch arithmetic costs more than calls
 
 
+def is_few(x: Array) -> bool:
+    """Return whether rows are on a GPU, and so few that calls cost more than arithmetic."""
+    return is_remote(x) and not is_traced() and bool(x.shape[0] <= _MOST_ROWS)
+
+
 @dataclass(frozen=True, eq=False)
 class Joined:
     """The constants of a depth, its layers side by side."""
@@ -31,8 +36,8 @@ class Joined:
     depth: Depth
 
     def serves(self, x: Array) -> bool:
-        """Return whether one product for all layers is faster for these rows: few, and on a GPU."""
-        return is_remote(x) and not is_traced() and bool(x.shape[0] <= _MOST_ROWS and x.shape[1] <= _WIDEST)
+        """Return whether one product for all layers is faster for these rows: few, on a GPU, and not too wide."""
+        return is_few(x) and bool(x.shape[1] <= _WIDEST)
 
     @cached_property
     def constants(self) -> DeviceConstants:

@@ -6,9 +6,11 @@ came in float32 (:mod:`pnml.core.float32_scorer`), and sends rows that float32 c
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pnml.backend.arrays import namespace
+from pnml.backend.recorded import Recorded
 from pnml.backend.rows import SMALLEST_NORM, by_chunk, divisors, row_norms, wide_dtype
 from pnml.core import theorem
 from pnml.core.depth import leverages, profile_of, shares_of, strangest
@@ -121,6 +123,15 @@ class Float64Scorer:
     def regret(self, x: Array, eps: float, *, as_if_unseen: bool = False) -> Array:
         """Return the regret of embeddings (n, M), or of training rows as if they had not been fitted on."""
         return self._by_chunk(_regret_chunk, x, eps, as_if_unseen)
+
+    @cached_property
+    def of_few(self) -> Recorded:
+        """The regrets of few rows on a GPU, about class means; NaN for rows that are not finite."""
+        return Recorded(self._regret_of_finite)
+
+    def _regret_of_finite(self, x: Array) -> Array:
+        xp, regret = namespace(x), self.regret(x, 0.0)
+        return xp.where(xp.isfinite(x).all(-1), regret, xp.full_like(regret, xp.nan))
 
     def predictive(self, x: Array, eps: float) -> Array:
         """Return the pNML probabilities q of embeddings (n, M), shape (n, C)."""

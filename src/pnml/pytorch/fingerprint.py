@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from pnml.pytorch.head import unwrapped
+from pnml.pytorch.module_tree import Held, ModuleTree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,6 +19,7 @@ Fingerprint = dict[str, str]
 """Digests of a model's weights: ``exact``, and rounded to the halves ``float16`` and ``bfloat16``."""
 
 _HALVES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
+_version = attrgetter("_version")  # there is no public name for it
 _PROBED = 32  # weights of which one entry is looked at before every call
 
 
@@ -73,22 +76,29 @@ class WeightWatch:
     """
 
     def __init__(self) -> None:
-        self._places: list[int] | None = None
+        self._tree = ModuleTree()
+        self._held = Held()
+        self._weights: list[Tensor] = []
+        self._places: tuple[list[int], list[int]] = [], []
         self._probe: list[Tensor] = []
         self._seen = torch.empty(0)
 
     def renew(self, model: nn.Module) -> None:
         """Take the weights as they are now for unchanged."""
         plain = unwrapped(model)
-        weights = [weight.detach() for _, weight in _named_weights(plain) if _is_plain(weight)]
+        modules = self._tree.modules(plain)
+        self._held = Held(own for module in modules for own in (module._parameters, module._buffers))  # noqa: SLF001
+        self._weights = [weight for _, weight in _named_weights(plain)]
+        self._places = _places(self._weights)
+        weights = [weight.detach() for weight in self._weights if _is_plain(weight)]
         self._probe = [_one_entry(weight) for weight in _some([weight for weight in weights if weight.is_cpu])]
-        self._places, self._seen = _places(plain), self._read()
+        self._seen = self._read()
 
     def has_moved(self, model: nn.Module) -> bool:
         """Return whether a weight was changed, replaced or moved to another device since :meth:`renew`."""
-        if self._places is None or _places(unwrapped(model)) != self._places:
+        if self._tree.has_changed(unwrapped(model)) or not self._held.is_same():
             return True
-        return not torch.equal(self._read(), self._seen)
+        return _places(self._weights) != self._places or not torch.equal(self._read(), self._seen)
 
     def _read(self) -> Tensor:
         return torch.cat(self._probe) if self._probe else torch.empty(0)
@@ -116,27 +126,19 @@ def _one_entry(weight: Tensor) -> Tensor:
     return weight.reshape(1)
 
 
-def _places(model: nn.Module) -> list[int]:
-    """Return where every weight lies and how often it was changed; plain loops, because it runs before every call."""
-    found: list[int] = []
-    modules = [model]
-    for module in modules:  # which grows on the way
-        for weight in module._parameters.values():  # noqa: SLF001
-            if weight is not None:
-                found += _place(weight)
-        if module._buffers:  # noqa: SLF001
-            for name, buffer in module._buffers.items():  # noqa: SLF001
-                if buffer is not None and _is_kept(module, name):
-                    found += _place(buffer)
-        if module._modules:  # noqa: SLF001
-            modules.extend(child for child in module._modules.values() if child is not None)  # noqa: SLF001
-    return found
+def _places(weights: list[Tensor]) -> tuple[list[int], list[int]]:
+    """Return where every weight lies, and how often it was changed."""
+    try:
+        return list(map(Tensor.data_ptr, weights)), list(map(_version, weights))
+    except (RuntimeError, NotImplementedError):  # one was made in inference mode, or is spread over several devices
+        places = [_place(weight) for weight in weights]
+        return [at for at, _ in places], [version for _, version in places]
 
 
 def _place(weight: Tensor) -> tuple[int, int]:
     try:
-        return weight.data_ptr(), weight._version  # noqa: SLF001 - there is no public name for it
-    except (RuntimeError, NotImplementedError):  # made in inference mode, or spread over several devices
+        return weight.data_ptr(), _version(weight)
+    except (RuntimeError, NotImplementedError):
         return id(weight), 0
 
 

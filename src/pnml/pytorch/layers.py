@@ -12,10 +12,11 @@ from torch import Tensor, nn
 
 from pnml.pytorch.calls import Node, call_tree, first_tensor
 from pnml.pytorch.head import unfused_attention
+from pnml.pytorch.module_tree import submodules
 from pnml.pytorch.pooling import pool, token_mask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
 COUNT = 8
 """How many layers are chosen, where the model has as many."""
@@ -313,26 +314,28 @@ def record_layers(
 
         return note
 
-    handles = [model.get_submodule(name).register_forward_hook(watch(name)) for name in wanted]
+    paths = {name: [model, *submodules(model, name)] for name in wanted}
+    handles = [path[-1].register_forward_hook(watch(name)) for name, path in paths.items()]
     try:
-        with unfused_attention() if _touch_encoders(model, wanted) else nullcontext():
+        with unfused_attention() if any(map(_are_fused, paths.values())) else nullcontext():
             yield pooled
     finally:
         for handle in handles:
             handle.remove()
 
 
-def _touch_encoders(model: nn.Module, names: Iterable[str]) -> bool:
-    """Return whether fused attention would hide the outputs of modules of these names, or put them out without padding.
+def _are_fused(path: Sequence[nn.Module]) -> bool:
+    """Return whether fused attention would hide the output of a module, or put it out without padding.
 
     An encoder layer that is fused does not call its parts; an ``nn.TransformerEncoder`` may hand nested tensors to its
     layers.
+
+    Args:
+        path: the modules from the model to that one.
     """
-    for name in names:
-        paths = [name.rsplit(".", parts)[0] for parts in range(name.count(".") + 1)]
-        around = [model.get_submodule(path) for path in paths[1:]]
-        if any(isinstance(module, nn.TransformerEncoderLayer) for module in around):
-            return True
-        if any(isinstance(module, nn.TransformerEncoder) and module.use_nested_tensor for module in around):
-            return True
-    return False
+    around = path[:-1]
+    return any(
+        isinstance(module, nn.TransformerEncoderLayer)
+        or (isinstance(module, nn.TransformerEncoder) and module.use_nested_tensor)
+        for module in around
+    )
