@@ -1,8 +1,8 @@
 """One table per network: the mean AUROC of each method on near and far sets, and what it costs.
 
-*Near* is the set of the same kind of pictures with other classes: CIFAR-100 for a network trained on CIFAR-10, and the
-other way round. All other sets are *far*. The AUROC is that of the method alone; with pNML it is in the paper's tables.
-Methods that need no OOD data come first.
+*Near* is the set of the same kind of pictures with other classes: CIFAR-100 for a network trained on CIFAR-10, the
+other way round, and both for TinyImageNet. All other sets are *far*. The AUROC is that of the method alone; with pNML
+it is in the paper's tables. Methods that need no OOD data come first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 
     from pnml.bench.results import Result
 
-NEAR = {"cifar10": ("cifar100",), "cifar100": ("cifar10",), "cifar10-even": ("cifar10-odd",)}
+NEAR = {
+    "cifar10": ("cifar100",),
+    "cifar100": ("cifar10",),
+    "cifar10-even": ("cifar10-odd",),
+    "tinyimagenet": ("cifar10", "cifar100"),
+}
 """The near-OOD sets of each in-distribution set; the others have none."""
 
 COLUMNS = ("Method", "Needs no OOD data", "Near", "Far", "All", "Seconds", "Memory")

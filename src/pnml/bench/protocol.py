@@ -115,6 +115,8 @@ def _check(what: str, name: str, known: Iterable[str]) -> None:
 def _check_ood(cell: Cell) -> None:
     if cell.ood == cell.ind:
         raise ValueError(f"the OOD set {cell.ood!r} is the in-distribution set itself: choose another")
+    if cell.ind == "tinyimagenet" and cell.ood.startswith("tinyimagenet"):
+        raise ValueError(f"the OOD set {cell.ood!r} has pictures of the classes of {cell.ind}: choose another")
     if cell.ood in SETS:
         return
     if not Path(cell.ood).exists():

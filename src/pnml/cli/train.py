@@ -27,8 +27,15 @@ if TYPE_CHECKING:
 
 def train(
     *,
-    model: Annotated[str, typer.Option(help="The network: densenet-bc-100, resnet-34, wideresnet-40-2 or resnet-20.")],
-    dataset: Annotated[str, typer.Option(help="The training set: cifar10, cifar100 or svhn; see `pnml data list`.")],
+    model: Annotated[
+        str,
+        typer.Option(
+            help="The network: densenet-bc-100, resnet-34, wideresnet-40-2, resnet-20, resnet-18-small or vit-small."
+        ),
+    ],
+    dataset: Annotated[
+        str, typer.Option(help="The training set: cifar10, cifar100, svhn or tinyimagenet; see `pnml data list`.")
+    ],
     epochs: Annotated[
         int | None, typer.Option(help="Passes over the training images; by default as in the recipe.")
     ] = None,
@@ -64,6 +71,8 @@ def train(
     Example: `pnml train --model resnet-20 --dataset cifar10`
 
     Example: `pnml train --model resnet-20 --dataset cifar10 --epochs 1 --limit 2000 --device cpu`
+
+    Example: `pnml train --model vit-small --dataset tinyimagenet --seed 1`
 
     Example: `pnml train --model resnet-34 --dataset cifar10 --tune oecc --from runs/resnet-34_cifar10.safetensors
     --outliers transformed`

@@ -31,8 +31,8 @@ STORED = {
 TRAINABLE = ["cifar10", "cifar100", "svhn", "imagenet30"]
 
 
-def test_sets_are_those_of_the_paper() -> None:
-    assert list(SETS) == [*STORED, "uniform", "gaussian"]
+def test_sets_are_those_of_the_paper_and_of_openood() -> None:
+    assert list(SETS) == [*STORED, "uniform", "gaussian", "tinyimagenet", "mnist", "textures", "places365"]
 
 
 @pytest.mark.parametrize("name", STORED)

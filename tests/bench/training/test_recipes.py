@@ -9,10 +9,11 @@ import pytest
 from pnml.bench import zoo
 from pnml.bench.data import SETS
 from pnml.bench.training import DATASETS, MODELS, TUNINGS, ConfidenceControl, EnergyMargins, recipe
+from pnml.bench.training.recipes import TRANSFORMER
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("dataset", DATASETS)
+@pytest.mark.parametrize("model", [model for model in MODELS if model != TRANSFORMER])
+@pytest.mark.parametrize("dataset", [dataset for dataset in DATASETS if dataset != "tinyimagenet"])
 @pytest.mark.parametrize("tune", [None, *TUNINGS])
 def test_recipe_exists_for_every_combination(model: str, dataset: str, tune: str | None) -> None:
     plan = recipe(model, dataset, tune=tune)
@@ -20,6 +21,19 @@ def test_recipe_exists_for_every_combination(model: str, dataset: str, tune: str
     assert plan.dataset in SETS
     assert plan.flip == (dataset != "svhn")
     assert json.loads(plan.to_json())["lr"] == plan.lr
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_network_has_a_recipe_for_tinyimagenet(model: str) -> None:
+    plan = recipe(model, "tinyimagenet")
+    assert (plan.name, plan.num_classes, plan.flip, plan.max_shift) == (f"{model}_tinyimagenet", 200, True, 8)
+    assert plan.optimizer == ("adamw" if model == TRANSFORMER else "sgd")
+
+
+def test_openood_trains_its_network_for_100_epochs_of_batches_of_128() -> None:
+    for dataset in ("cifar10", "cifar100"):
+        plan = recipe("resnet-18-small", dataset)
+        assert (plan.epochs, plan.batch_size, plan.lr, plan.weight_decay) == (100, 128, 0.1, 5e-4)
 
 
 def test_tuning_penalties_are_the_published_ones() -> None:
@@ -46,6 +60,8 @@ def test_learning_rate_warms_up_then_falls_to_zero() -> None:
         (("vgg", "cifar10", None), "model 'vgg': expected one of densenet-bc-100"),
         (("resnet-20", "mnist", None), "dataset 'mnist': expected one of cifar10"),
         (("resnet-20", "cifar10", "odin"), "tuning 'odin': expected one of energy, oecc"),
+        (("resnet-34", "tinyimagenet", "oecc"), "tuning 'oecc' on tinyimagenet: expected one of cifar10"),
+        (("vit-small", "cifar10", None), "vit-small on cifar10: it takes 64×64 images, train it on tinyimagenet"),
     ],
 )
 def test_unknown_name_raises(names: tuple[str, str, str | None], message: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -137,3 +138,16 @@ def test_gpu_training_resumes(tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
         run(tmp_path / "net.safetensors", device="cuda", save_every=0.0, report=stop_at(2, STEPS))
     assert same_weights(run(tmp_path / "net.safetensors", device="cuda").network, expected.network)
+
+
+def test_a_training_with_adamw_is_resumed(tmp_path: Path) -> None:
+    plan = replace(small_recipe(lr=0.001), optimizer="adamw", weight_decay=0.05)
+    sets = small_set(16 * STEPS, 0), small_set(20, 1)
+    whole = train(plan, *sets, out=tmp_path / "whole.safetensors", device="cpu")
+    out = tmp_path / "net.safetensors"
+    with pytest.raises(Interrupted):
+        train(plan, *sets, out=out, device="cpu", save_every=0.0, report=stop_at(2, 1))
+    resumed = train(plan, *sets, out=out, device="cpu")
+    assert same_weights(whole.network, resumed.network)
+    sgd = train(small_recipe(lr=0.001), *sets, out=tmp_path / "sgd.safetensors", device="cpu")
+    assert not same_weights(whole.network, sgd.network)

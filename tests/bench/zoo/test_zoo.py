@@ -114,6 +114,7 @@ KNOWN: dict[str, Known] = {
     "resnet-34": (lambda net, x: resnet_cifar(net, x, [3, 4, 6, 3]), 10, 21_282_122, 512, 16 * 6, 32),
     "resnet-20": (lambda net, x: resnet_cifar(net, x, [3, 3, 3]), 10, 272_474, 64, 9 * 6, 32),
     "wideresnet-40-2": (wide_resnet, 10, 2_243_546, 128, 18 * 5, 32),
+    "resnet-18-small": (lambda net, x: resnet_cifar(net, x, [2, 2, 2, 2]), 10, 11_173_962, 512, 8 * 6, 32),
     "resnet-18": (lambda net, x: resnet_imagenet(net, x, [2, 2, 2, 2], 2), 1000, 11_689_512, 512, 8 * 6, 64),
     "resnet-101": (lambda net, x: resnet_imagenet(net, x, [3, 4, 23, 3], 3), 1000, 44_549_160, 2048, 33 * 8, 64),
 }
@@ -134,7 +135,7 @@ def with_statistics(network: zoo.Network) -> zoo.Network:
 
 
 def test_reference_exists_for_every_architecture() -> None:
-    assert set(KNOWN) == set(zoo.ARCHITECTURES)
+    assert {*KNOWN, "vit-small"} == set(zoo.ARCHITECTURES)  # the transformer has a test of its own
 
 
 @pytest.mark.parametrize("name", KNOWN)

@@ -1,4 +1,4 @@
-"""The image sets of the paper, and a function that loads them by name."""
+"""The image sets of the paper and of OpenOOD's protocol, and a function that loads them by name."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pnml.bench.data.folder import (
 )
 from pnml.bench.data.image_set import ImageSet
 from pnml.bench.data.noise import COUNT, generate_gaussian, generate_uniform
+from pnml.bench.data.openood_sources import OPENOOD_SOURCES, TINYIMAGENET_DOWNLOAD, TINYIMAGENET_FOLDER
 from pnml.bench.data.parquet import read_parquet
 from pnml.bench.data.selection import Selection
 from pnml.bench.data.source import Download, Layout, Source
@@ -61,9 +62,7 @@ def _odin(key: str, folder: str, md5: str) -> Layout:
 
 def _tinyimagenet(read: Reader) -> Layout:
     """Return the layout of the original TinyImageNet, whose test images ``read`` crops or resizes."""
-    file = "tiny-imagenet-200.zip"
-    download = Download(f"http://cs231n.stanford.edu/{file}", file, "90528d7ca1a48142e341f4ef8d21d0de")
-    return Layout("tiny-imagenet-200", {"test": ("test/images",)}, read, (download,))
+    return Layout(TINYIMAGENET_FOLDER, {"test": ("test/images",)}, read, (TINYIMAGENET_DOWNLOAD,))
 
 
 _SOURCES = (
@@ -166,6 +165,7 @@ _SOURCES = (
         {"test": COUNT},
         generate=generate_gaussian,
     ),
+    *OPENOOD_SOURCES,
 )
 
 SETS: dict[str, Source] = {source.name: source for source in _SOURCES}

@@ -7,8 +7,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-MAX_SHIFT = 4  # pixels
-
 
 class Augmentation(NamedTuple):
     """For each of n images, ``shifts`` (n, 2), down and right in pixels, then ``flips`` (n,), bool."""
@@ -17,10 +15,10 @@ class Augmentation(NamedTuple):
     flips: Tensor
 
 
-def draw_augmentation(count: int, *, flip: bool, generator: torch.Generator) -> Augmentation:
-    """Draw shifts of −4 to 4 pixels and, if ``flip``, flips with probability ½."""
+def draw_augmentation(count: int, *, max_shift: int = 4, flip: bool, generator: torch.Generator) -> Augmentation:
+    """Draw shifts of −``max_shift`` to ``max_shift`` pixels and, if ``flip``, flips with probability ½."""
     device = generator.device
-    shifts = torch.randint(-MAX_SHIFT, MAX_SHIFT + 1, (count, 2), generator=generator, device=device)
+    shifts = torch.randint(-max_shift, max_shift + 1, (count, 2), generator=generator, device=device)
     probability = 0.5 if flip else 0.0
     return Augmentation(shifts, torch.rand(count, generator=generator, device=device) < probability)
 

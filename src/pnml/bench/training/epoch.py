@@ -50,14 +50,7 @@ class Trainer:
         self.batch_size = min(recipe.batch_size, len(data.labels))
         self.steps = len(data.labels) // self.batch_size
         self.mixed_precision = self.device.type == "cuda"
-        self.optimizer = torch.optim.SGD(
-            network.parameters(),
-            lr=recipe.lr,
-            momentum=recipe.momentum,
-            weight_decay=recipe.weight_decay,
-            nesterov=True,
-            fused=self.mixed_precision,
-        )
+        self.optimizer = make_optimizer(recipe, network, fused=self.mixed_precision)
         self._forward: Callable[[Tensor], Tensor] = nn.Sequential(network.normalise, network)
         if self.mixed_precision and find_spec("triton") is not None:
             torch.compiler.reset()  # earlier compiled networks count towards PyTorch's limit
@@ -92,7 +85,9 @@ class Trainer:
         """Return the batches of an epoch, shuffled and augmented: images, labels and outliers."""
         total = self.steps * self.batch_size
         rows = torch.randperm(len(self.data.labels), generator=generator, device=self.device)[:total]
-        augmentation = draw_augmentation(total, flip=self.recipe.flip, generator=generator)
+        augmentation = draw_augmentation(
+            total, max_shift=self.recipe.max_shift, flip=self.recipe.flip, generator=generator
+        )
         images = shift_and_flip(self.data.images, rows, augmentation).permute(0, 3, 1, 2)
         labels = self.data.labels[rows]
         outliers = None
@@ -111,3 +106,13 @@ class Trainer:
         if self.recipe.penalty is not None:
             loss = loss + self.recipe.penalty(inlier_logits, outlier_logits, self.train_accuracy)
         return loss, inlier_logits
+
+
+def make_optimizer(recipe: Recipe, network: Network, *, fused: bool) -> torch.optim.Optimizer:
+    """Return the optimizer of a recipe for all parameters of a network."""
+    parameters, decay = network.parameters(), recipe.weight_decay
+    if recipe.optimizer == "adamw":
+        return torch.optim.AdamW(parameters, lr=recipe.lr, weight_decay=decay, fused=fused)
+    return torch.optim.SGD(
+        parameters, lr=recipe.lr, momentum=recipe.momentum, weight_decay=decay, nesterov=True, fused=fused
+    )

@@ -1,4 +1,4 @@
-"""Save and restore an unfinished training: weights, momentum and number of epochs."""
+"""Save and restore an unfinished training: weights, the optimizer's state and number of epochs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from pnml.bench.training.settings import Settings
     from pnml.bench.zoo import Network
 
-_MOMENTUM = "momentum_buffer"  # the key in PyTorch's optimizer state
-
 
 def partial_path(out: Path) -> Path:
     """Return the file for the unfinished training that will write ``out``."""
@@ -31,7 +29,8 @@ def write_partial(
     """Write the state after ``epoch`` epochs."""
     tensors = {f"weights.{name}": tensor.contiguous() for name, tensor in network.state_dict().items()}
     for name, parameter in network.named_parameters():
-        tensors[f"momentum.{name}"] = optimizer.state[parameter][_MOMENTUM].contiguous()
+        for kind, value in optimizer.state[parameter].items():
+            tensors[f"optimizer.{kind}.{name}"] = value.contiguous()
     with atomic_path(path) as temporary:
         temporary.write_bytes(save(tensors, metadata={**settings, "epochs_done": str(epoch)}))
 
@@ -47,7 +46,9 @@ def read_partial(path: Path, network: Network, optimizer: torch.optim.Optimizer,
     tensors = load_file(path)
     network.load_state_dict({name: tensors[f"weights.{name}"] for name in network.state_dict()})
     for name, parameter in network.named_parameters():
-        optimizer.state[parameter][_MOMENTUM] = torch.empty_like(parameter).copy_(tensors[f"momentum.{name}"])
+        for kind in {key.split(".")[1] for key in tensors if key.startswith("optimizer.")}:
+            stored = tensors[f"optimizer.{kind}.{name}"]
+            optimizer.state[parameter][kind] = _like(parameter, stored, on_device=optimizer.defaults["fused"])
     return int(metadata["epochs_done"])
 
 
@@ -58,3 +59,13 @@ def read_metadata(path: Path) -> Settings:
             return file.metadata() or {}
     except SafetensorError as error:
         raise ValueError(f"{path} is not a safetensors file ({error}): move it away, or choose another out") from error
+
+
+def _like(parameter: torch.nn.Parameter, stored: torch.Tensor, *, on_device: bool) -> torch.Tensor:
+    """Return a part of an optimizer's state: laid out as its parameter, or the number of steps, where PyTorch wants it.
+
+    A fused optimizer keeps the number of steps on the device, others on the CPU.
+    """
+    if stored.shape == parameter.shape:
+        return torch.empty_like(parameter).copy_(stored)
+    return stored.to(parameter.device) if on_device else stored

@@ -5,24 +5,25 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pnml.bench.training.losses import ConfidenceControl, EnergyMargins
 
 if TYPE_CHECKING:
     from pnml.bench.training.losses import Penalty
 
-DATASETS = {"cifar10": 10, "cifar100": 100, "svhn": 10}  # number of classes
-MODELS = ("densenet-bc-100", "resnet-34", "wideresnet-40-2", "resnet-20")
+DATASETS = {"cifar10": 10, "cifar100": 100, "svhn": 10, "tinyimagenet": 200}  # number of classes
+TRANSFORMER = "vit-small"
+MODELS = ("densenet-bc-100", "resnet-34", "wideresnet-40-2", "resnet-20", "resnet-18-small", TRANSFORMER)
 TUNINGS = (EnergyMargins.name, ConfidenceControl.name)
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """SGD with Nesterov momentum; per batch, the learning rate warms up linearly and then follows a cosine to 0.
+    """SGD with Nesterov momentum, or AdamW; per batch, the learning rate warms up linearly, then follows a cosine to 0.
 
-    Weight decay applies to every parameter, including batch norms and biases. Images are shifted by up to 4 pixels,
-    with reflection at the border, and flipped horizontally.
+    Weight decay applies to every parameter, including batch norms and biases. Images are shifted, with reflection at
+    the border, and flipped horizontally.
 
     Attributes:
         model: the network's name in :mod:`pnml.bench.zoo`.
@@ -31,11 +32,13 @@ class Recipe:
         epochs: passes over the training set; an incomplete last batch is dropped.
         batch_size: training images per step.
         lr: the maximum learning rate.
-        momentum: the Nesterov momentum.
-        weight_decay: the L2 penalty.
+        momentum: the Nesterov momentum; AdamW does without it.
+        weight_decay: the L2 penalty; of AdamW, the decoupled decay.
         warmup: the fraction of steps in which the learning rate rises.
         label_smoothing: of the cross entropy.
         flip: whether images are flipped; digits are not.
+        max_shift: the most pixels that images are shifted by.
+        optimizer: "sgd" or "adamw".
         penalty: the term that tuning adds to the cross entropy.
         outliers_per_image: outliers per training image in a step.
 
@@ -54,6 +57,8 @@ class Recipe:
     warmup: float = 0.05
     label_smoothing: float = 0.0
     flip: bool = True
+    max_shift: int = 4
+    optimizer: Literal["sgd", "adamw"] = "sgd"
     penalty: Penalty | None = None
     outliers_per_image: int = 0
 
@@ -100,6 +105,8 @@ _SCHEDULES = {
     ("resnet-34", "cifar10"): (100, 512, 0.4),
     ("resnet-20", "cifar10"): (150, 256, 0.2),
     ("resnet-20", "cifar100"): (150, 256, 0.2),
+    ("resnet-18-small", "cifar10"): (100, 128, 0.1),  # as OpenOOD trains it
+    ("resnet-18-small", "cifar100"): (100, 128, 0.1),
     **{(model, "svhn"): (100, 128, 0.1) for model in MODELS},  # chosen for 20,000 training images
 }
 _ENERGY_INSIDE = {"cifar10": -23.0, "cifar100": -27.0, "svhn": -23.0}  # the authors give no value for SVHN
@@ -110,11 +117,12 @@ def recipe(model: str, dataset: str, *, tune: str | None = None) -> Recipe:
     """Return the recipe for a network on a set; change it with ``dataclasses.replace``.
 
     Args:
-        model: one of ``MODELS``.
+        model: one of ``MODELS``; "vit-small" is for "tinyimagenet" alone.
         dataset: one of ``DATASETS``.
         tune: "energy" or "oecc", to tune a trained network with outliers. As by their authors, a step has 128 training
             images and 256 outliers and the learning rate starts at 0.001, for 10 epochs with energy and 15 with OECC
-            (on SVHN too, where the authors used 5 epochs of a set several times as large).
+            (on SVHN too, where the authors used 5 epochs of a set several times as large). There are no values for
+            TinyImageNet.
 
     >>> recipe("resnet-20", "cifar10").epochs
     150
@@ -124,6 +132,10 @@ def recipe(model: str, dataset: str, *, tune: str | None = None) -> Recipe:
     for value, known, what in ((model, MODELS, "model"), (dataset, DATASETS, "dataset"), (tune, TUNINGS, "tuning")):
         if value is not None and value not in known:
             raise ValueError(f"no recipe for the {what} {value!r}: expected one of {', '.join(known)}")
+    if model == TRANSFORMER and dataset != "tinyimagenet":
+        raise ValueError(f"no recipe for {model} on {dataset}: it takes 64×64 images, train it on tinyimagenet")
+    if dataset == "tinyimagenet":
+        return _tinyimagenet(model, tune)
     classes, flip = DATASETS[dataset], dataset != "svhn"
     if tune is None:
         epochs, batch_size, lr = _SCHEDULES.get((model, dataset), _DEFAULT_SCHEDULE)
@@ -135,4 +147,26 @@ def recipe(model: str, dataset: str, *, tune: str | None = None) -> Recipe:
         epochs, penalty = 15, ConfidenceControl(uniformity=_UNIFORMITY[dataset])
     return Recipe(
         model, dataset, classes, epochs, 128, 0.001, warmup=0.0, flip=flip, penalty=penalty, outliers_per_image=2
+    )
+
+
+def _tinyimagenet(model: str, tune: str | None) -> Recipe:
+    """Return the recipe for a network on TinyImageNet, whose images are twice as large as the others'."""
+    dataset, classes, shift = "tinyimagenet", DATASETS["tinyimagenet"], 8
+    if tune is not None:
+        raise ValueError(f"no recipe for the tuning {tune!r} on {dataset}: expected one of cifar10, cifar100, svhn")
+    if model != TRANSFORMER:
+        epochs, batch_size, lr = _DEFAULT_SCHEDULE
+        return Recipe(model, dataset, classes, epochs, batch_size, lr, max_shift=shift)
+    return Recipe(
+        model,
+        dataset,
+        classes,
+        epochs=200,
+        batch_size=512,
+        lr=1e-3,
+        weight_decay=0.05,
+        label_smoothing=0.1,
+        max_shift=shift,
+        optimizer="adamw",
     )

@@ -9,6 +9,7 @@ from pnml.bench.zoo.densenet import DenseNet
 from pnml.bench.zoo.resnet import Bottleneck
 from pnml.bench.zoo.resnet_cifar import ResNetCifar
 from pnml.bench.zoo.resnet_imagenet import ResNetImageNet
+from pnml.bench.zoo.vit import VisionTransformer
 from pnml.bench.zoo.wide_resnet import WideResNet
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ ARCHITECTURES: dict[str, Callable[[int], Network]] = {
     "resnet-34": ResNetCifar,
     "resnet-20": partial(ResNetCifar, blocks=(3, 3, 3), width=16),
     "wideresnet-40-2": WideResNet,
+    "resnet-18-small": partial(ResNetCifar, blocks=(2, 2, 2, 2)),
+    "vit-small": VisionTransformer,
     "resnet-18": ResNetImageNet,
     "resnet-101": partial(ResNetImageNet, block=Bottleneck, blocks=(3, 4, 23, 3)),
 }
@@ -29,7 +32,8 @@ ARCHITECTURES: dict[str, Callable[[int], Network]] = {
 def create(architecture: str, num_classes: int) -> Network:
     """Return a network with random weights, in training mode.
 
-    ``resnet-18`` and ``resnet-101`` are for 224×224 images, the others for 32×32.
+    ``resnet-18`` and ``resnet-101`` are for 224×224 images, ``vit-small`` for 64×64, ``resnet-18-small``, with a 3×3
+    stem and no max pooling, for 32×32 or 64×64, and the others for 32×32.
 
     >>> import torch
     >>> create("resnet-20", 10)(torch.zeros(2, 3, 32, 32)).shape
