@@ -156,14 +156,17 @@ def test_files_of_the_first_version_load(tmp_path: Path) -> None:
     norms = np.linalg.norm(rows, axis=1)
     units = rows / norms[:, None]
     info = {"count": 60, "norm_sum": float(norms.sum()), "unit_norm": True, "left_out": 2}
-    arrays = {"sum": units.T @ units, **RowSample.of(rows).arrays()}
+    sample = RowSample.of(rows)
+    sample.by_direction = False
+    arrays = {"sum": units.T @ units, **sample.arrays()}
     save_state(tmp_path / "old", "pnml.correlation", 1, arrays, info)
     loaded = Correlation.load(tmp_path / "old")
     assert (loaded.widths, loaded.n_classes, loaded.count, loaded.left_out) == ((4,), 0, 60, 2)
     np.testing.assert_array_equal(loaded.matrix, units.T @ units)
-    assert loaded.sample == RowSample.of(rows)
+    assert loaded.sample == sample
     again = loaded + Correlation(unit_norm=True).update(rows)
     np.testing.assert_allclose(again.matrix, 2 * units.T @ units, rtol=1e-12, atol=1e-12)
+    assert again.sample is None
 
 
 def test_equality_sees_layers_and_classes() -> None:

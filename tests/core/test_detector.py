@@ -350,7 +350,7 @@ def test_the_file_is_plain_safetensors_with_readable_metadata(tmp_path: Path, sc
         parts = itertools.product(("eigenvalues", "eigenvectors", "left_out"), ("0", "background"))
         geometry = {f"{name}.{key}" for name, key in parts} | {"class_counts", "class_sums"}
         geometry |= {"sample_classes"}
-    assert set(kept) == {"bias", "weight", "sample", "sample_keys"} | geometry
+    assert set(kept) == {"bias", "weight", "sample", "sample_direction_keys"} | geometry
     with safe_open(tmp_path / "detector.safetensors", framework="numpy") as file:
         info = json.loads(file.metadata()["info"])
     assert (info["count"], info["embedding_scale"], info["head_digest"]) == (200, scale, detector.head_digest)

@@ -146,7 +146,7 @@ def test_numbers_that_are_not_finite_are_refused(bad: float, tmp_path: Path) -> 
     [
         ("class_counts", 10**6, "the classes have .* rows in all, expected 80"),
         ("class_counts", -1, "the classes have .* rows in all, expected 80"),
-        ("sample_keys", 2**62, "not in the order of their keys"),
+        ("sample_direction_keys", 2**62, "not in the order of their keys"),
         ("sample_classes", 3, r"'sample_classes' holds .* to 3, expected 0 to 2"),
         ("sample_classes", -1, r"'sample_classes' holds -1 to"),
         ("calibration_scores", 1e6, "300 calibration scores are not ascending"),

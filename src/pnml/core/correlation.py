@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
-_KIND, _VERSION = "pnml.correlation", 3
+_KIND, _VERSION = "pnml.correlation", 4
 
 
 class Correlation:
@@ -115,7 +115,7 @@ class Correlation:
                 check_shape(rows, self.n_features)
                 self.widths, self.left_out = widths, self.left_out + given
             return self
-        sample, class_sums = RowSample.of(rows, found), None
+        sample, class_sums = RowSample.of(rows, found, width=widths[0]), None
         if found is not None:
             class_sums = sum_by_class(rows, widths, norms if self.unit_norm else None, found, self.n_classes)
         with self._lock:  # nothing but additions, so that threads hardly wait for each other
@@ -202,10 +202,12 @@ class Correlation:
         return 0.0 if self._norms is None else float(_total(self._norms))
 
     def _with(self, sample: RowSample | None) -> RowSample | None:
-        """Return the sample merged with that of further rows; None if either was restored without one."""
+        """Return the sample merged with that of further rows; None if either is of an older file, or there is none."""
         if self.count == 0:
             return sample
-        return None if self.sample is None or sample is None else self.sample + sample
+        if self.sample is None or sample is None or not (self.sample.by_direction and sample.by_direction):
+            return None
+        return self.sample + sample
 
     def __add__(self, other: Correlation) -> Correlation:
         """Merge two statistics of disjoint sets of rows into a new one."""

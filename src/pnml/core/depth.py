@@ -31,6 +31,7 @@ from pnml.backend.arrays import namespace
 from pnml.backend.rows import divisors, row_norms
 from pnml.core.model import Depth, Layer
 from pnml.core.profile import Profile, shares, standardise
+from pnml.core.sample import NO_SAMPLE
 from pnml.core.scatter import Scatter
 from pnml.core.subspace import leverage_inside
 
@@ -94,10 +95,7 @@ def fit_geometry(correlation: Correlation) -> Geometry:
     """Decompose a statistic of rows that were scaled to norm 1 and summed by class."""
     sample, widths, counts = correlation.sample, correlation.widths, correlation.class_counts
     if sample is None or sample.classes is None or widths is None:
-        raise ValueError(
-            'embedding_scale="auto" needs a sample of the training rows, and this Correlation was restored '
-            'without one: fit it on the rows again, or take embedding_scale="paper"'
-        )
+        raise ValueError(NO_SAMPLE)
     rows, sums = sample.numpy().astype(np.float64), correlation.class_sums
     scatters, end = [], 0
     for number, width in enumerate(widths):

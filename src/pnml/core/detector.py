@@ -369,7 +369,7 @@ class Detector:
         result = self._result(batch, score(batch.rows, batch.eps), logits)
         check_scored(result.regret, embeddings, features)
         if self.correlation.sample is not None and not leave_one_out:
-            recognised = self.correlation.sample.recognise(batch.rows)
+            recognised = self.correlation.sample.recognise(batch.rows, width=self.n_features)
         predictions, repeated = to_numpy(result.prediction, np.int64), self._repeated if leave_one_out else 0.0
         return CalibrationScores(
             to_numpy(result.regret), predictions, self.n_classes, leave_one_out, recognised, repeated

@@ -13,7 +13,7 @@ import numpy as np
 
 from pnml.core.detector_state import BACKGROUND, SCATTER
 from pnml.core.last_layer import head_digest
-from pnml.core.sample import SIZE
+from pnml.core.sample import KEYS, OLDER_KEYS, SIZE
 from pnml.core.scaling import EMBEDDING_SCALES
 from pnml.core.state_checks import (
     are_texts,
@@ -76,7 +76,7 @@ def _expected(arrays: Arrays, info: dict[str, Any]) -> dict[str, tuple[str, Shap
         raise ValueError(f"{len(info.get('layer_names', ()))} layers are named and {len(widths) - 1} stored")
     if "sample" in arrays:
         rows = length_of(arrays, "sample", 2)
-        expected |= {"sample": ("float32", (rows, sum(widths))), "sample_keys": ("int64", (rows,))}
+        expected |= {"sample": ("float32", (rows, sum(widths))), _keys(arrays): ("int64", (rows,))}
         if "ridges" in info or "sample_classes" in arrays:
             expected["sample_classes"] = "int64", (rows,)
     if info["threshold"] is not None:
@@ -103,7 +103,7 @@ def _check_rows(arrays: Arrays, info: dict[str, Any]) -> None:
         if min(counts) < 0 or sum(counts) != count:
             raise ValueError(f"the classes have {sum(counts)} rows in all, expected {count}")
     if "sample" in arrays:
-        keys = arrays["sample_keys"]
+        keys = arrays[_keys(arrays)]
         if len(keys) > min(SIZE, count) or (keys[1:] < keys[:-1]).any():
             raise ValueError(f"the sample holds {len(keys)} of {count} rows, or not in the order of their keys")
     if "sample_classes" in arrays:
@@ -111,6 +111,10 @@ def _check_rows(arrays: Arrays, info: dict[str, Any]) -> None:
     for name in arrays:
         if name.startswith(SCATTER[-1]) and (arrays[name] < 0).any():
             raise ValueError(f"the array {name!r} holds leverages below 0")
+
+
+def _keys(arrays: Arrays) -> str:
+    return OLDER_KEYS if OLDER_KEYS in arrays else KEYS
 
 
 _INFO: Rules = {

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pnml.core.calibration import Threshold
     from pnml.core.detector import Detector
 
-KIND, VERSION = "pnml.detector", 3
+KIND, VERSION = "pnml.detector", 4
 DIGEST_SINCE = 3
 """The first version all of whose files hold a digest of their content."""
 

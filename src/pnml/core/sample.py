@@ -1,8 +1,11 @@
 """A small sample of the directions of the training rows that does not depend on how they were split.
 
-Every row gets a key, a hash of its values, and the rows with the smallest keys are kept. That is a random sample, and
-the same one for any order, any batches and any number of machines: the sample of a whole is found among the samples of
-its parts.
+Every row gets a key, and the rows with the smallest keys are kept. That is a random sample, and the same one for any
+order, any batches and any number of machines: the sample of a whole is found among the samples of its parts.
+
+The upper half of a key is a hash of the direction of the embedding, so that another unit of length does not choose
+other rows: directions are projected to a few numbers and rounded so coarsely that the rounding of float32 hardly ever
+matters. The lower half is a hash of the values as they are, to recognise a row that comes again.
 """
 
 from __future__ import annotations
@@ -17,13 +20,25 @@ from pnml.backend.arrays import Array, DeviceConstants, like, namespace, to_comp
 from pnml.backend.rows import by_chunk, row_norms
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
 SIZE = 1024
 """How many rows are kept: enough to know a mean to about 4 % of the spread around it."""
 
+NO_SAMPLE = (
+    'embedding_scale="auto" needs a sample of the training rows, and this Correlation has none: it was restored '
+    'without one, or merged with that of an older file. Fit on the rows again, or take embedding_scale="paper"'
+)
+KEYS, OLDER_KEYS = "sample_direction_keys", "sample_keys"
+"""Names of the stored keys: of directions and values, or of values alone."""
+
 _COLUMNS = 64  # that the hash reads, evenly spaced, unless most of them are zero
 _MIX = (-0x61C8864680B583EB, -0x4B47D0C5A1A6BCD5)
+_PROJECTIONS = 8  # of a direction
+_CELLS = 1 << 14  # per unit of a projection: the rounding of float32 moves one row in 300 into another cell
+_LOWER_HALF = 0xFFFFFFFF
 
 
 class Recognised(NamedTuple):
@@ -49,6 +64,8 @@ class RowSample:
         keys: shape (k,), int64, ascending.
         rows: shape (k, M), float32.
         classes: of the rows, shape (k,), int64; None where they are not known.
+        by_direction: False for a sample of an older file, whose keys are of values alone. It recognises rows, and does
+            not add up with others.
 
     >>> rows = np.random.default_rng(0).normal(size=(5000, 3))
     >>> whole = RowSample.of(rows)
@@ -57,16 +74,25 @@ class RowSample:
     (1024, True)
     """
 
-    def __init__(self, keys: Array, rows: Array, classes: NDArray[np.int64] | None = None) -> None:
+    def __init__(
+        self, keys: Array, rows: Array, classes: NDArray[np.int64] | None = None, *, by_direction: bool = True
+    ) -> None:
         self.keys = keys
         self.rows = rows
         self.classes = classes
+        self.by_direction = by_direction
 
     @classmethod
-    def of(cls, rows: Array, classes: NDArray[np.int64] | None = None) -> RowSample:
-        """Sample rows (n, M) of any array library, with their classes (n,); rows on a GPU stay there."""
+    def of(cls, rows: Array, classes: NDArray[np.int64] | None = None, *, width: int | None = None) -> RowSample:
+        """Sample rows of any array library; rows on a GPU stay there.
+
+        Args:
+            rows: shape (n, M).
+            classes: theirs, shape (n,).
+            width: of the embedding that a row begins with; M when None.
+        """
         rows = to_compute(rows)
-        keys = by_chunk(_keys, rows, rows.dtype)
+        keys = by_chunk(_keys, rows, rows.dtype, width)
         first = _first(keys)
         xp, rows = namespace(rows), rows[first]
         norms = row_norms(rows)
@@ -79,6 +105,8 @@ class RowSample:
 
     def __add__(self, other: RowSample) -> RowSample:
         """Return the sample of both sets of rows together, in the library of the second."""
+        if not (self.by_direction and other.by_direction):
+            raise ValueError("a sample of an older file cannot be merged: fit on its rows again")
         keys, rows = self.keys, self.rows
         if type(keys) is not type(other.keys) or compat.device(keys) != compat.device(other.keys):
             keys, rows = like(other.keys, to_numpy(keys, np.int64), None), like(other.rows, self.numpy(), None)
@@ -101,7 +129,8 @@ class RowSample:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return NumPy arrays to store: keys, rows and, where they are known, classes."""
-        arrays = {"sample_keys": to_numpy(self.keys, np.int64), "sample": self.numpy()}
+        name = KEYS if self.by_direction else OLDER_KEYS
+        arrays = {name: to_numpy(self.keys, np.int64), "sample": self.numpy()}
         return arrays if self.classes is None else arrays | {"sample_classes": self.classes}
 
     @classmethod
@@ -109,12 +138,18 @@ class RowSample:
         """Take from stored arrays what :meth:`arrays` gave, None if it is not among them."""
         if "sample" not in arrays:
             return None
-        return cls(arrays["sample_keys"], arrays["sample"], arrays.get("sample_classes"))
+        by_direction = KEYS in arrays
+        keys = arrays[KEYS if by_direction else OLDER_KEYS]
+        return cls(keys, arrays["sample"], arrays.get("sample_classes"), by_direction=by_direction)
 
-    def recognise(self, rows: Array) -> Recognised:
-        """Count the rows (n, M) that are in the sample, by their keys.
+    def recognise(self, rows: Array, *, width: int | None = None) -> Recognised:
+        """Count the rows that are in the sample, by their keys.
 
         Rows that the sample holds more than once say nothing: they are common values, which fresh data has, too.
+
+        Args:
+            rows: shape (n, M).
+            width: as for :meth:`of`.
 
         >>> rows = np.random.default_rng(0).normal(size=(5000, 3))
         >>> sample = RowSample.of(rows[:4000])
@@ -126,7 +161,8 @@ class RowSample:
         rows = to_compute(rows)
         if not rows.shape[0]:
             return Recognised()
-        keys = to_numpy(by_chunk(_keys, rows, rows.dtype), np.int64)
+        hashed = by_chunk(_keys, rows, rows.dtype, width) if self.by_direction else by_chunk(_values, rows, rows.dtype)
+        keys = to_numpy(hashed, np.int64)
         held, times = np.unique(to_numpy(self.keys, np.int64), return_counts=True)
         comparable = keys[keys <= held[-1]] if len(self) == SIZE else keys
         return Recognised(int(np.isin(keys, held[times == 1]).sum()), len(comparable))
@@ -155,35 +191,64 @@ def _first(keys: Array) -> Array:
     return namespace(keys).argsort(keys, stable=True)[:SIZE]
 
 
-def _keys(rows: Array) -> Any:
-    """Hash every row (n, M): a few columns of it, or all where those are mostly zeros, as in counts of words."""
+def _keys(rows: Array, width: int | None = None) -> Any:
+    """Return the key of every row (n, M) that begins with an embedding of a width."""
+    upper, lower = _of_few_columns(_hash_direction, rows[:, :width]), _values(rows)
+    return (upper >> 32 << 32) | (lower >> 32 & _LOWER_HALF)
+
+
+def _values(rows: Array) -> Any:
+    """Hash the values of every row (n, M)."""
+    return _of_few_columns(_hash, rows)
+
+
+def _of_few_columns(function: Callable[[Array], Any], rows: Array) -> Any:
+    """Hash a few columns of every row (n, M), or all where those are mostly zeros, as in counts of words."""
     xp = namespace(rows)
     step = max(1, rows.shape[1] // _COLUMNS)
     few = rows[:, ::step][:, :_COLUMNS]
-    keys = _hash(few)
+    keys = function(few)
     sparse = xp.sum(xp.astype(few != 0, xp.int64), axis=1) < min(_COLUMNS // 4, rows.shape[1])
     if rows.shape[1] > _COLUMNS and bool(xp.any(sparse)):
-        keys[sparse] = _hash(rows[sparse])
+        keys[sparse] = function(rows[sparse])
     return keys
 
 
-def _hash(columns: Array) -> Any:
-    """Hash rows (n, m), all of their entries: int64 arithmetic that wraps, the same in every library."""
+def _hash_direction(columns: Array) -> Any:
+    """Hash the directions of rows (n, m); rows along an axis, which all have the same, by their values."""
     xp = namespace(columns)
-    bits = _bits(xp.astype(columns, xp.float64))
-    key = xp.sum(bits * _odd_factors(columns), axis=1) + _MIX[0]  # zeros get no special key
+    x = xp.astype(columns, xp.float64)
+    peaks = xp.max(xp.abs(x), axis=1, keepdims=True)
+    x = x / xp.where(peaks > 0, peaks, xp.ones_like(peaks))
+    x = x / xp.sqrt(xp.sum(x * x, axis=1, keepdims=True) + (peaks == 0))
+    cells = xp.astype(xp.floor(_CELLS * (x @ _axes(x.shape[1]).to(x)[0])), xp.int64)
+    along_axis = xp.sum(xp.astype(x != 0, xp.int64), axis=1) < 2
+    return xp.where(along_axis, _hash(columns), _mixed(cells))
+
+
+@cache
+def _axes(width: int) -> DeviceConstants:
+    """Return what directions of a width are projected on: numbers between -1 and 1."""
+    return DeviceConstants(np.random.default_rng(2).integers(-(2**62), 2**62, size=(width, _PROJECTIONS)) / 2**62)
+
+
+def _hash(columns: Array) -> Any:
+    """Hash the values of rows (n, m), all of their entries."""
+    return _mixed(_bits(namespace(columns).astype(columns, namespace(columns).float64)))
+
+
+def _mixed(numbers: Array) -> Any:
+    """Hash integers (n, m) to one for each row: int64 arithmetic that wraps, the same in every library."""
+    xp = namespace(numbers)
+    key = xp.sum(numbers * _odd(numbers.shape[1]).to(numbers)[0], axis=1) + _MIX[0]  # zeros get no special key
     for shift, factor in zip((31, 27), _MIX, strict=True):
         key = (key ^ (key >> shift)) * factor
     return key ^ (key >> 33)
 
 
-def _odd_factors(columns: Array) -> Array:
-    """Return a random odd number for each column."""
-    return _odd(columns.shape[1]).to(columns, namespace(columns).int64)[0]
-
-
 @cache
 def _odd(count: int) -> DeviceConstants:
+    """Return a random odd number for each column."""
     return DeviceConstants(np.random.default_rng(1).integers(-(2**62), 2**62, size=count) * 2 + 1)
 
 

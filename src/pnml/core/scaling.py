@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from pnml.core import theorem
+from pnml.core.sample import NO_SAMPLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,10 +57,7 @@ def balanced_label_scales(statistic: Correlation, weight: NDArray[Any], bias: ND
 def _sampled(statistic: Correlation, width: int) -> NDArray[Any]:
     """Return some training embeddings, (k, M)."""
     if statistic.sample is None:
-        raise ValueError(
-            'embedding_scale="auto" needs a sample of the training rows, and this Correlation was restored '
-            'without one: fit it on the rows again, or take embedding_scale="paper"'
-        )
+        raise ValueError(NO_SAMPLE)
     return statistic.sample.numpy()[:, :width]
 
 
