@@ -9,7 +9,7 @@ from pnml.bench.data import DataNotFoundError
 from pnml.bench.memory import Memory, watched_memory
 from pnml.bench.protocol import NOISE
 from pnml.bench.results import Result, Run, Scores, current_time
-from pnml.bench.saved_scores import collect_scores, save_scores, saved_scores_path
+from pnml.bench.saved_scores import collect_scores, keeps_scores, save_scores, saved_scores_path
 from pnml.metrics import average, evaluate
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def measure(cell: Cell, model: ModelUnderTest, views: list[View], shared: dict[s
     )
     path = saved_scores_path(result, model.options.out)
     path.unlink(missing_ok=True)  # of an earlier run
-    if model.options.keep_scores and method.composes:
+    if model.options.keep_scores and keeps_scores(method):
         save_scores(collect_scores(cell, method, model, views[0]), path)
     return result
 

@@ -79,20 +79,28 @@ def report_of(results: Sequence[Result], folder: Path) -> Report:
     charted = _charted(run, first, folder)
     scores = list(charted.values())
     of_group = [result for result in run if result.cell_id in charted]
-    name = label(first.method)
+    alone, with_pnml = _score_names(of_group[0])
     report = Report(
         title=f"{label(first.model)}: {label(first.ind)} against out-of-distribution images",
         facts=_facts(results, of_group),
         sets=(scores[0].ind, *(one.ood for one in scores)),
         class_names=_class_names(first.ind),
         spectrum=scores[0].spectrum,
-        baseline_name=name,
-        pnml_name="pNML" if first.method == "baseline" else f"{name}+pNML",
+        baseline_name=alone,
+        pnml_name=with_pnml,
     )
     if not _has_recorded_metrics(report, of_group):
         one = "one draw of each set, or one split; the tables below the first hold the means over all"
         return replace(report, tables=tables, facts={**report.facts, "Charts": one})
     return report if len(of_group) == len(run) else replace(report, tables=tables)
+
+
+def _score_names(result: Result) -> tuple[str, str]:
+    """Return what the two scores of a method are called; a regret by itself stands beside the confidence."""
+    name = label(result.method)
+    if result.scores is not None and result.scores.plus_pnml is None:
+        return label("baseline"), name
+    return name, "pNML" if result.method == "baseline" else f"{name}+pNML"
 
 
 def _charted(run: Iterable[Result], group: Group, folder: Path) -> dict[str, SavedScores]:
@@ -118,9 +126,11 @@ def _has_recorded_metrics(report: Report, results: Iterable[Result]) -> bool:
     """Return whether the charts' metrics are the recorded ones, which may be means over draws and splits."""
     found = metrics_by_set(report)
     for result in results:
-        own = found[label(result.ood)]
-        recorded = result.scores
-        if recorded is None or (own.baseline, own.pnml) != (recorded.method, recorded.plus_pnml):
+        own, recorded = found[label(result.ood)], result.scores
+        if recorded is None:
+            return False
+        drawn = (own.pnml, None) if recorded.plus_pnml is None else (own.baseline, own.pnml)
+        if drawn != (recorded.method, recorded.plus_pnml):
             return False
     return True
 

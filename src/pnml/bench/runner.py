@@ -13,7 +13,7 @@ from pnml.bench.model_under_test import ModelUnderTest, full_precision
 from pnml.bench.protocol import NOISE
 from pnml.bench.record import UNAVAILABLE, measure, not_run
 from pnml.bench.results import Result, Run, start_run
-from pnml.bench.saved_scores import saved_scores_path
+from pnml.bench.saved_scores import keeps_scores, saved_scores_path
 from pnml.bench.store import ResultStore
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _is_finished(cell: Cell, options: Options, result: Result | None) -> bool:
             f"{options.out} has a result of {result.cell_id} with the checkpoint {result.checkpoint}, not with "
             f"{options.checkpoint_of(cell)}: give another --out or --study, or --force to replace it"
         )
-    wants_scores = options.keep_scores and result.scores.plus_pnml is not None
+    wants_scores = options.keep_scores and keeps_scores(ALL_METHODS[cell.method])
     if wants_scores and not saved_scores_path(result, options.out).exists():
         return False
     return cell.ood not in NOISE or len(result.seeds) >= options.noise_seeds

@@ -43,6 +43,11 @@ def saved_scores_path(result: Result, folder: Path) -> Path:
     return folder / "scores" / result.study / f"{result.cell_id}.safetensors"
 
 
+def keeps_scores(method: Method | type[Method]) -> bool:
+    """Return whether there are two scores to compare: a method alone and with pNML, or confidence and a regret."""
+    return method.composes or method.is_regret
+
+
 def collect_scores(cell: Cell, method: Method, model: ModelUnderTest, ood: View) -> SavedScores:
     """Score the sets of a cell, in the first of the method's trials, and choose the pictures to keep."""
     rows = next(iter(method.trials(model.ind, ood)))
@@ -85,13 +90,15 @@ def _scored(
     method: Method, view: View, rows: Rows, *, name: str, role: Any, labels: NDArray[np.int64] | None
 ) -> ScoredSet:
     probability, prediction = view.logits.double().softmax(dim=-1).max(dim=-1)
-    regret = to_numpy(method.score_with_pnml(view)[rows])
+    alone, combined = method.score(view), method.score_with_pnml(view) if method.composes else None
+    pair = (1 - probability, alone) if combined is None else (alone, combined)
+    baseline, regret = (to_numpy(scores[rows]) for scores in pair)
     numbers = np.arange(len(view))[rows]
     return ScoredSet(
         name=name,
         role=role,
         regret=regret,
-        baseline=to_numpy(method.score(view)[rows]),
+        baseline=baseline,
         prediction=to_numpy(prediction[rows], np.int64),
         probability=to_numpy(probability[rows]),
         labels=None if labels is None else labels[rows],

@@ -31,12 +31,14 @@ class Method(ABC):
     Attributes:
         name: the method's name on the command line and in results.
         composes: whether the method can be combined with pNML.
+        is_regret: whether the score is a pNML regret itself.
         runs_on: the device the method computes on if it is not the network's.
         needs_features: whether the method reads features of earlier layers.
     """
 
     name: ClassVar[str]
     composes: ClassVar[bool] = True
+    is_regret: ClassVar[bool] = False
     runs_on: ClassVar[str | None] = None
     needs_features: ClassVar[bool] = False
 

@@ -24,7 +24,7 @@ class Regret(Method):
         layers: the earlier layers whose features it takes.
     """
 
-    composes = False
+    composes, is_regret = False, True
     embedding_scale: ClassVar[EmbeddingScale]
     layers: tuple[Layer, ...] = ()
 
