@@ -6,6 +6,7 @@ import csv
 import io
 import re
 from collections import Counter
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -13,8 +14,15 @@ import pytest
 from pnml.bench.paper import paper_cells
 from pnml.bench.render import Format, render
 from pnml.bench.results import Result, Scores
-from pnml.bench.tables import TABLE_NAMES, Table, build_tables, summarise
+from pnml.bench.table_counts import count
+from pnml.bench.table_sources import Sources
+from pnml.bench.tables import TABLE_NAMES, Table
+from pnml.bench.tables import build_tables as build_from
 from pnml.metrics import Metrics
+
+
+def build_tables(results: list[Result]) -> list[Table]:
+    return build_from(Sources(results))
 
 
 def run(key: tuple[str, str, str, str], alone: dict[str, float], plus: dict[str, float] | None) -> Result:
@@ -26,7 +34,8 @@ def run(key: tuple[str, str, str, str], alone: dict[str, float], plus: dict[str,
 
     model, ind, ood, method = key
     scores = Scores(fill(alone), None if plus is None else fill(plus))
-    return Result(model=model, ind=ind, ood=ood, method=method, scores=scores)
+    study = "paper-oracle" if method == "odin" else "paper"
+    return Result(model=model, ind=ind, ood=ood, method=method, study=study, scores=scores)
 
 
 def half_of_everything() -> list[Result]:
@@ -46,6 +55,37 @@ SOME = [
     Result(model="densenet-bc-100", ind="svhn", ood="isun", method="gram", reason="no <iSUN> & no {luck}_100%\nat all"),
     run(("resnet-18", "imagenet30", "uniform", "baseline"), {"auroc": 99.0}, {"auroc": 100.0}),
 ]
+
+
+def varied() -> list[Result]:
+    """Return one cell on the paper's network in all variants, one on a network trained anew, and re-made sets."""
+    odin, energy = ("densenet-bc-100", "cifar10", "svhn", "odin"), ("wideresnet-40-2", "cifar10", "isun", "energy")
+    remade = ("densenet-bc-100", "cifar10", "tinyimagenet_resize_nearest", "gram")
+    by_study = {
+        "paper": run(odin, {"auroc": 80.0}, {"auroc": 81.0}),
+        "paper-oracle": run(odin, {"auroc": 90.0}, {"auroc": 91.0}),
+        "paper-oracle-published": run(odin, {"auroc": 90.0}, {"auroc": 92.0}),
+        "retrained": run(energy, {"auroc": 70.0}, {"auroc": 71.0}),
+        "retrained-published": run(energy, {"auroc": 70.0}, {"auroc": 72.0}),
+    }
+    found = [replace(result, study=study) for study, result in by_study.items()]
+    antialiased = run((*remade[:2], "tinyimagenet_resize", "gram"), {"auroc": 60.0}, {"auroc": 61.0})
+    notes = {"notes": {"ood": "made anew, 32×32"}}
+    found += [replace(antialiased, settings=notes)]
+    found += [replace(run(remade, {"auroc": 99.0}, {"auroc": 99.5}), settings=notes)]
+    found += [replace(run(("resnet-34", *SVHN[1:]), {}, {}), study="other")]
+    reasons = {
+        "resnet-34": "checkpoint absent: no resnet-34_svhn is published",
+        "densenet-bc-100": "image set absent: lsun_crop",
+    }
+    found += [
+        Result(model=model, ind="svhn", ood="lsun_crop", method="gram", reason=reason)
+        for model, reason in reasons.items()
+    ]
+    return [*found, Result(model="resnet-34", ind="svhn", ood="isun", method="gram", reason=reasons["resnet-34"])]
+
+
+VARIED = varied()
 
 
 def records(tables: list[Table]) -> list[dict[str, str]]:
@@ -78,18 +118,24 @@ def test_cells_not_run_have_their_reason() -> None:
     assert found["densenet-auroc", "cifar10", "svhn", "odin"]["ours_plus_pnml"] == ""
 
 
-def test_summary_counts_and_averages() -> None:
+def test_counts_and_averages() -> None:
     cells = paper_cells()
-    full = summarise(build_tables(half_of_everything()))
-    assert (full.run, full.not_run) == (664, 0)
-    assert full.difference.alone == pytest.approx(sum(c.alone for c in cells) / 2 / 664)
-    assert full.difference.plus_pnml == pytest.approx(sum(c.plus_pnml for c in cells) / 2 / 664)
+    full = count(build_tables(half_of_everything()))
+    assert (full.cells, full.measured, full.reasons) == (664, {"paper's": 664}, {})
+    difference = full.difference["paper's"]
+    assert difference.alone == pytest.approx(sum(c.alone for c in cells) / 2 / 664)
+    assert difference.plus_pnml == pytest.approx(sum(c.plus_pnml for c in cells) / 2 / 664)
+    assert difference.published is None
     # Against the paper's 89.9 / 98.4 and 94.6: differences of -0.7 / +0.04 and +0.4.
-    assert str(summarise(build_tables(SOME)[:1])) == (
-        "100 cells: 2 run, 98 not run; mean absolute difference to the paper 0.55 points, with pNML 0.04."
+    some = count(build_tables(SOME)[:1])
+    assert str(some) == (
+        "2 of 100 cells measured: 2 on the paper's own networks; not run: 97 (no result), "
+        "1 (no <iSUN> & no {luck}_100% at all)."
     )
-    alone = summarise(build_tables(SOME[1:2])[:1])
-    assert str(alone) == "100 cells: 1 run, 99 not run; mean absolute difference to the paper 0.40 points."
+    assert some.differences == [
+        "Mean absolute difference to the paper on the paper's own networks: alone 0.55, with pNML 0.04 points."
+    ]
+    assert count(build_tables([])).differences == []
 
 
 def test_markdown_has_our_row_above_the_papers() -> None:
@@ -99,7 +145,7 @@ def test_markdown_has_our_row_above_the_papers() -> None:
     assert lines[first + 1] == ["", "", "paper", "89.9 / 98.4", "94.6 / 98.7", "99.1 / 99.6", "99.6 / 100.0"]
     assert lines[first + 2] == ["", "", "difference", "−0.7 / 0.0", "+0.4 / –", "–", "–"]
     assert ["", "", "difference", "−0.35 / +0.01", "–"] in lines
-    assert "1. not run: no result\n2. not run: no \\<iSUN> & no {luck}_100% at all\n" in text
+    assert "- (1) not run: no result\n- (2) not run: no \\<iSUN> & no {luck}_100% at all\n" in text
 
 
 def test_markdown_of_a_whole_run_has_no_notes() -> None:
@@ -141,7 +187,7 @@ class Page(HTMLParser):
         self.text += data
 
 
-@pytest.mark.parametrize("results", [[], SOME, half_of_everything()])
+@pytest.mark.parametrize("results", [[], SOME, half_of_everything(), VARIED])
 def test_html_is_well_formed_and_has_the_cells_of_markdown(results: list[Result]) -> None:
     tables = build_tables(results)
     text = render(tables, Format.HTML)
@@ -159,10 +205,10 @@ def test_html_shows_reasons_as_text() -> None:
     page = Page()
     page.feed(render(build_tables(SOME), Format.HTML))
     assert "not run: no <iSUN> & no {luck}_100% at all" in page.text
-    assert str(summarise(build_tables(SOME))) in page.text
+    assert str(count(build_tables(SOME))) in page.text
 
 
-@pytest.mark.parametrize("results", [[], SOME, half_of_everything()])
+@pytest.mark.parametrize("results", [[], SOME, half_of_everything(), VARIED])
 def test_latex_is_balanced_and_every_line_has_all_columns(results: list[Result]) -> None:
     tables = build_tables(results)
     text = re.sub(r"(?m)^%.*$", "", render(tables, Format.LATEX))
@@ -184,7 +230,7 @@ def test_latex_is_balanced_and_every_line_has_all_columns(results: list[Result])
 
 
 def test_latex_escapes_reasons() -> None:
-    assert r"\item not run: no <iSUN> \& no \{luck\}\_100\% at all" in render(build_tables(SOME), Format.LATEX)
+    assert r"\item (2) not run: no <iSUN> \& no \{luck\}\_100\% at all" in render(build_tables(SOME), Format.LATEX)
 
 
 def test_tables_are_the_papers_eight() -> None:
@@ -198,6 +244,53 @@ def test_tables_are_the_papers_eight() -> None:
     assert "Energy alone / with pNML" in tables[2].caption
 
 
-def test_build_tables_raises_for_two_results_of_one_cell() -> None:
-    with pytest.raises(ValueError, match="two results of densenet-bc-100__cifar10__svhn__baseline"):
+def test_two_results_of_one_cell_are_refused() -> None:
+    with pytest.raises(ValueError, match="two results of densenet-bc-100__cifar10__svhn__baseline in paper"):
         build_tables([SOME[0], SOME[0]])
+
+
+def varied_records() -> dict[tuple[str, ...], dict[str, str]]:
+    return {(r["model"], r["ind"], r["ood"], r["method"], r["metric"]): r for r in records(build_tables(VARIED))}
+
+
+def test_odin_is_that_of_the_oracle_with_ours_and_the_published_arithmetic_beside() -> None:
+    found = varied_records()["densenet-bc-100", "cifar10", "svhn", "odin", "auroc"]
+    assert [float(found[name]) for name in ("ours", "ours_plus_pnml", "ours_published")] == [90, 91, 92]
+    assert [float(found[name]) for name in ("no_oracle", "no_oracle_plus_pnml")] == [80, 81]
+    assert float(found["difference_published"]) == pytest.approx(92 - 98.7)
+    text = render(build_tables(VARIED), Format.MARKDOWN)
+    assert re.search(r"SVHN +\| ours +\| not run \(\d\) +\| 90.0 / 91.0 / 92.0 +\|", text)
+    assert re.search(r"ODIN, no oracle \| – +\| 80.0 / 81.0 +\|", text)
+
+
+def test_networks_trained_anew_stand_in_and_are_marked() -> None:
+    found = varied_records()["wideresnet-40-2", "cifar10", "isun", "energy", "auroc"]
+    assert (found["network"], found["ours"], found["status"]) == ("retrained", "70.0", "run")
+    tables = build_tables(VARIED)
+    assert "| 70.0 / 71.0 / 72.0†" in render(tables, Format.MARKDOWN)
+    assert '<td class="retrained">70.0 / 71.0 / 72.0†</td>' in render(tables, Format.HTML)
+    assert '<td class="own">99.0 / 99.5</td>' in render(tables, Format.HTML)
+    assert r"70.0 / 71.0 / 72.0$^\dagger$" in render(tables, Format.LATEX)
+    assert count(tables).measured == {"paper's": 6, "retrained": 3}
+    nothing = build_from(Sources(VARIED, retrained=""))
+    assert count(nothing).measured == {"paper's": 6}
+
+
+def test_the_re_made_set_that_matches_stands_in_the_papers_column() -> None:
+    found = varied_records()["densenet-bc-100", "cifar10", "tinyimagenet_resize", "gram", "auroc"]
+    assert (found["ours"], found["ours_plus_pnml"]) == ("99.0", "99.5")
+    text = render(build_tables(VARIED), Format.MARKDOWN)
+    assert "TinyImageNet (R)‡" in text
+    assert "made anew, 32×32" in text
+    antialiased = [result for result in VARIED if result.ood != "tinyimagenet_resize_nearest"]
+    reasons = count(build_tables(antialiased)).reasons
+    assert any(reason.startswith("TinyImageNet (R) of 2017 cannot be had") for reason in reasons)
+    published = [replace(result, settings={}) for result in antialiased]  # the archive itself
+    assert count(build_tables(published)).measured["paper's"] == 6
+
+
+def test_the_reason_is_the_absent_set_before_the_absent_network() -> None:
+    found = varied_records()
+    assert found["resnet-34", "svhn", "lsun_crop", "gram", "auroc"]["reason"] == "image set absent: LSUN (C)"
+    expected = "the authors' checkpoint cannot be downloaded, and no network was trained in its place"
+    assert found["resnet-34", "svhn", "isun", "gram", "auroc"]["reason"] == expected

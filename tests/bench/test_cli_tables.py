@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from pnml.bench.render import Format, render
 from pnml.bench.results import Result, Scores
 from pnml.bench.store import ResultStore, load_study
+from pnml.bench.table_sources import Sources
 from pnml.bench.tables import build_tables
 from pnml.cli import app
 from pnml.cli import tables as command
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 def results(tmp_path: Path) -> Path:
     folder = tmp_path / "results"
     scores = Scores(evaluate([1, 2, 4], [3, 5]), evaluate([1, 2, 3], [4, 5]))
-    result = Result(model="densenet-bc-100", ind="cifar10", ood="svhn", method="odin", scores=scores)
+    result = Result(model="densenet-bc-100", ind="cifar10", ood="svhn", method="gram", scores=scores)
     ResultStore(folder).append(result)
     return folder
 
@@ -34,7 +35,7 @@ def results(tmp_path: Path) -> Path:
 def test_prints_markdown_into_a_pipe(results: Path) -> None:
     found = CliRunner().invoke(app, ["tables", "--results", str(results)])
     assert found.exit_code == 0
-    assert found.stdout == render(build_tables(load_study(results)), Format.MARKDOWN)
+    assert found.stdout == render(build_tables(Sources(load_study(results))), Format.MARKDOWN)
 
 
 def test_prints_one_table_in_one_format(results: Path) -> None:
@@ -49,7 +50,7 @@ def test_draws_tables_in_a_terminal(results: Path, monkeypatch: pytest.MonkeyPat
     assert found.exit_code == 0
     assert "83.3 / 100.0" in found.stdout
     assert "(1) not run: no result" in found.stdout
-    assert "100 cells: 1 run, 99 not run" in found.stdout
+    assert "1 of 100 cells measured: 1 on the paper's own networks" in found.stdout
 
 
 def test_writes_all_formats(results: Path, tmp_path: Path) -> None:
@@ -58,7 +59,7 @@ def test_writes_all_formats(results: Path, tmp_path: Path) -> None:
     assert found.exit_code == 0
     assert {path.name for path in out.iterdir()} == {"tables.md", "tables.tex", "tables.csv", "tables.html"}
     assert (out / "tables.csv").read_text().count("\n") == 665
-    assert "664 cells: 3 run" in found.stdout
+    assert "3 of 664 cells measured" in found.stdout
 
 
 def test_writes_one_format(results: Path, tmp_path: Path) -> None:
@@ -88,14 +89,18 @@ def test_mistakes_are_explained(results: Path, arguments: list[str], code: int, 
     assert message in found.stderr
 
 
-def test_one_study_is_rendered_at_a_time(results: Path) -> None:
+def test_a_study_is_shown_with_its_variants_and_with_networks_trained_anew(results: Path) -> None:
     (result,) = load_study(results)
-    ResultStore(results).append(replace(result, study="paper-oracle", scores=None, reason="not mine"))
-    found = [
-        CliRunner().invoke(app, ["tables", "--results", str(results), "--study", name])
-        for name in ("paper", "paper-oracle")
-    ]
-    assert ["not mine" in one.stdout for one in found] == [False, True]
+    store = ResultStore(results)
+    store.append(replace(result, study="paper-published", method="baseline", scores=None, reason="not mine"))
+    store.append(replace(result, study="mine", ood="isun"))
+    store.append(replace(result, study="retrained", model="resnet-34"))
+    words = ["tables", "--results", str(results), "--format", "csv"]
+    shown = {name: CliRunner().invoke(app, [*words, "--study", name]).stdout for name in ("paper", "mine")}
+    assert [text.count(",run,") for text in shown.values()] == [6, 6]
+    assert [text.count("retrained") for text in shown.values()] == [3, 3]
+    assert CliRunner().invoke(app, [*words, "--retrained", "mine"]).stdout.count("retrained") == 3
+    assert CliRunner().invoke(app, [*words, "--study", "retrained"]).stdout.count("paper's") == 3
 
 
 def test_a_damaged_table_is_explained(results: Path) -> None:
@@ -118,6 +123,8 @@ def test_json_has_the_cells_of_the_tables(results: Path, tmp_path: Path) -> None
     assert (found["study"], found["out"]) == ("paper", [str(out / "tables.csv")])
     assert list(found["tables"]) == ["densenet-auroc"]
     (run,) = (cell for cell in found["tables"]["densenet-auroc"] if cell["reason"] is None)
-    assert (run["model"], run["ind"], run["ood"], run["method"]) == ("densenet-bc-100", "cifar10", "svhn", "odin")
-    expected = {"alone": evaluate([1, 2, 4], [3, 5]).auroc, "plus_pnml": evaluate([1, 2, 3], [4, 5]).auroc}
-    assert run["ours"] == expected
+    assert (run["model"], run["ind"], run["ood"], run["method"]) == ("densenet-bc-100", "cifar10", "svhn", "gram")
+    measured = evaluate([1, 2, 4], [3, 5]).auroc, evaluate([1, 2, 3], [4, 5]).auroc
+    assert run["ours"] == dict(zip(("alone", "plus_pnml", "published"), (*measured, None), strict=True))
+    assert run["network"] == "paper's"
+    assert found["counts"]["measured"] == {"paper's": 1}

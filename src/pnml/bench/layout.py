@@ -1,16 +1,17 @@
 """A table as lines of text, before any format.
 
-An IND-OOD pair takes three lines, ours, the paper's and the difference, one above the other. A cell without a result is
+An IND-OOD pair takes up to four lines, one above the other: ours, ODIN without an oracle, the paper's and the
+difference. A cell measured on a network trained anew is marked †, a set made anew ‡. A cell without a result is
 "not run (1)", and the first note below the table has the reason.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from pnml.bench.tables import Cell, Pair, Row
+from pnml.bench.tables import Cell, Numbers, Row
 from pnml.report.labels import label
 
 if TYPE_CHECKING:
@@ -19,18 +20,31 @@ if TYPE_CHECKING:
     from pnml.bench.tables import Table
 
 
+RETRAINED, REMADE = "†", "‡"
+"""The marks of cells that were measured on a network trained anew, and of image sets made anew."""
+
+LEGEND = f"{RETRAINED} measured on a network trained anew, all other numbers of ours on the paper's own."
+OURS, WITHOUT_ORACLE, PAPER, DIFFERENCE = "ours", "ODIN, no oracle", "paper", "difference"
+
+
 @dataclass(frozen=True)
 class Line:
-    """One line of a table; ``kind`` is "ours", "paper" or "difference".
+    """One line of a table.
 
-    ``ind_span`` and ``ood_span`` count the lines that share the in-distribution set and the pair: in full on the first
-    of them, 0 on the others.
+    Attributes:
+        ind, ood: the names of the sets.
+        kind: "ours", "ODIN, no oracle", "paper" or "difference".
+        cells: their texts.
+        networks: what each cell was measured on: "own", "retrained" or "none".
+        ind_span, ood_span: how many lines share the in-distribution set and the pair: in full on the first of them, 0
+            on the others.
     """
 
     ind: str
     ood: str
     kind: str
     cells: tuple[str, ...]
+    networks: tuple[str, ...]
     ind_span: int = 0
     ood_span: int = 0
 
@@ -46,16 +60,17 @@ def header(table: Table) -> tuple[str, ...]:
 
 
 def lines(table: Table) -> list[Line]:
-    """Return the lines of a table: three for a pair of which anything was run, two for the others.
+    """Return the lines of a table: two for a pair of which nothing was run, more for the others.
 
+    >>> from pnml.bench.table_sources import Sources
     >>> from pnml.bench.tables import build_tables
-    >>> for line in lines(build_tables([])[0])[:2]:
+    >>> for line in lines(build_tables(Sources([]))[0])[:2]:
     ...     print(line.ind, line.ood, line.kind, line.cells[:2])
     CIFAR-100 iSUN ours ('not run (1)', 'not run (1)')
     CIFAR-100 iSUN paper ('69.7 / 96.4', '84.5 / 96.7')
     """
     decimals = 2 if table.name == "imagenet30" else 1
-    reasons = notes(table)
+    reasons = _reasons(table)
     laid: list[Line] = []
     for _, rows in groupby(table.rows, lambda row: row.ind):
         pairs = [_row_lines(row, decimals, reasons) for row in rows]
@@ -65,7 +80,16 @@ def lines(table: Table) -> list[Line]:
 
 
 def notes(table: Table) -> list[str]:
-    """Return the distinct reasons why cells were not run, in the order of their numbers (1, 2, ...)."""
+    """Return what is to be read below a table: the reasons of cells not run, by number, and what the marks mean."""
+    found = [f"({number}) not run: {reason}" for number, reason in enumerate(_reasons(table), start=1)]
+    if any(cell.network == "retrained" for cell in table.cells):
+        found.append(LEGEND)
+    about = [f"{REMADE} {label(cell.ood)}: {cell.notes['ood']}" for cell in table.cells if "ood" in cell.notes]
+    return [*found, *dict.fromkeys(about)]
+
+
+def _reasons(table: Table) -> list[str]:
+    """Return the distinct reasons why cells were not run."""
     return list(dict.fromkeys(cell.reason for cell in table.cells if cell.reason is not None))
 
 
@@ -85,24 +109,29 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> str:
 
 def _row_lines(row: Row, decimals: int, reasons: list[str]) -> list[Line]:
     def ours(cell: Cell) -> str:
-        if cell.reason is None:
-            return _pair(cell.ours, f".{decimals}f")
-        return f"not run ({reasons.index(cell.reason) + 1})"
+        if cell.reason is not None:
+            return f"not run ({reasons.index(cell.reason) + 1})"
+        return _texts(cell.ours, f".{decimals}f") + RETRAINED * (cell.network == "retrained")
 
-    texts = {
-        "ours": tuple(ours(cell) for cell in row.cells),
-        "paper": tuple(_pair(Pair(c.paper.alone, c.paper.plus_pnml), f".{decimals}f") for c in row.cells),
-    }
+    texts = {OURS: tuple(ours(cell) for cell in row.cells)}
+    if any(cell.without_oracle is not None for cell in row.cells):
+        texts[WITHOUT_ORACLE] = tuple(_texts(cell.without_oracle or Numbers(), f".{decimals}f") for cell in row.cells)
+    texts[PAPER] = tuple(_texts(Numbers(c.paper.alone, c.paper.plus_pnml), f".{decimals}f") for c in row.cells)
     if any(cell.reason is None for cell in row.cells):
-        texts["difference"] = tuple(_pair(cell.difference, f"+.{decimals}f") for cell in row.cells)
-    pair = [Line(label(row.ind), label(row.ood), kind, cells) for kind, cells in texts.items()]
+        texts[DIFFERENCE] = tuple(_texts(cell.difference, f"+.{decimals}f") for cell in row.cells)
+    ood = label(row.ood) + REMADE * any("ood" in cell.notes for cell in row.cells)
+    names = {"paper's": "own", "retrained": "retrained", None: "none"}
+    networks = tuple(names[cell.network] for cell in row.cells)
+    pair = [Line(label(row.ind), ood, kind, cells, networks) for kind, cells in texts.items()]
     return [replace(pair[0], ood_span=len(pair)), *pair[1:]]
 
 
-def _pair(pair: Pair, spec: str) -> str:
-    if pair == Pair():
+def _texts(numbers: Numbers, spec: str) -> str:
+    """Return numbers with slashes between, without a third one that is not there."""
+    values = astuple(numbers)
+    if all(value is None for value in values):
         return "–"
-    return f"{_number(pair.alone, spec)} / {_number(pair.plus_pnml, spec)}"
+    return " / ".join(_number(value, spec) for value in (values if values[2] is not None else values[:2]))
 
 
 def _number(value: float | None, spec: str) -> str:

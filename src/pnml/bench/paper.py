@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
+REMADE = {"tinyimagenet_resize": "tinyimagenet_resize_nearest"}
+"""Sets that were made anew, by the name of the set of the paper that they stand for, which cannot be had."""
+
 
 @dataclass(frozen=True)
 class PaperCell:

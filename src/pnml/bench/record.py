@@ -8,7 +8,7 @@ from pnml.bench import zoo
 from pnml.bench.data import DataNotFoundError
 from pnml.bench.memory import Memory, watched_memory
 from pnml.bench.protocol import NOISE
-from pnml.bench.results import Result, Run, Scores, current_time
+from pnml.bench.results import NO_IMAGES, NO_WEIGHTS, Result, Run, Scores, current_time
 from pnml.bench.saved_scores import collect_scores, keeps_scores, save_scores, saved_scores_path
 from pnml.metrics import average, evaluate
 
@@ -80,11 +80,11 @@ def measure(cell: Cell, model: ModelUnderTest, views: list[View], shared: dict[s
 def not_run(cell: Cell, options: Options, run: Run, error: Exception) -> Result:
     """Return a result with the reason why a cell could not be run, without the folders of this machine."""
     if isinstance(error, DataNotFoundError):
-        reason = f"image set absent: {error.name}"
+        reason = f"{NO_IMAGES}{error.name}"
     elif isinstance(error, FileNotFoundError | ConnectionError):
         name = options.checkpoint_of(cell)
         known = zoo.CHECKPOINTS.get(name)
-        reason = f"checkpoint absent: {known.filename if known else f'no {name} is published'}"
+        reason = f"{NO_WEIGHTS}{known.filename if known else f'no {name} is published'}"
     else:
         reason = str(error)
     return Result(**_identity(cell, options, run), reason=reason)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from pnml.bench.layout import header, lines, markdown_table, notes
 from pnml.bench.render_html import render_html
 from pnml.bench.render_latex import render_latex
-from pnml.bench.tables import summarise
+from pnml.bench.table_counts import count
+from pnml.bench.tables import Numbers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,9 +38,10 @@ class Format(str, Enum):
 def render(tables: Sequence[Table], form: Format) -> str:
     """Write some tables in one format.
 
+    >>> from pnml.bench.table_sources import Sources
     >>> from pnml.bench.tables import build_tables
-    >>> print(render(build_tables([])[:1], Format.CSV).splitlines()[1])
-    densenet-auroc,densenet-bc-100,cifar100,isun,baseline,auroc,,,69.7,96.4,,,not run,no result
+    >>> print(render(build_tables(Sources([]))[:1], Format.CSV).splitlines()[1])
+    densenet-auroc,densenet-bc-100,cifar100,isun,baseline,auroc,,,,,,,69.7,96.4,,,,not run,no result
     """
     renderers = {
         Format.MARKDOWN: render_markdown,
@@ -52,31 +54,36 @@ def render(tables: Sequence[Table], form: Format) -> str:
 
 def render_markdown(tables: Sequence[Table]) -> str:
     """Write Markdown that also reads well as plain text."""
-    blocks = [str(summarise(tables))]
+    counts = count(tables)
+    blocks = [" ".join([str(counts), *counts.differences])]
     for table in tables:
         grid = [header(table), *(line.texts for line in lines(table))]
         blocks += [f"### {table.title}", table.caption, markdown_table(grid)]
-        reasons = [f"{i}. not run: {reason}" for i, reason in enumerate(notes(table), start=1)]
-        blocks += ["\n".join(reasons).replace("<", "\\<")] if reasons else []
+        blocks += ["\n".join(f"- {note}" for note in notes(table)).replace("<", "\\<")] if notes(table) else []
     return "\n\n".join(blocks) + "\n"
 
 
 def render_csv(tables: Sequence[Table]) -> str:
     """Write one record per cell, for programs: names as in ``cells.csv``, numbers to four decimals."""
     names = ("table", "model", "ind", "ood", "method", "metric")
-    pairs = ("ours", "ours_plus_pnml", "paper", "paper_plus_pnml", "difference", "difference_plus_pnml")
+    kinds = ("", "_plus_pnml", "_published")
+    numbers = [f"ours{kind}" for kind in kinds]
+    numbers += ["no_oracle", "no_oracle_plus_pnml", "paper", "paper_plus_pnml"]
+    numbers += [f"difference{kind}" for kind in kinds]
 
     def record(cell: Cell) -> tuple[object, ...]:
-        numbers = (*astuple(cell.ours), cell.paper.alone, cell.paper.plus_pnml, *astuple(cell.difference))
+        beside = cell.without_oracle or Numbers()
+        values = (*astuple(cell.ours), beside.alone, beside.plus_pnml, cell.paper.alone, cell.paper.plus_pnml)
         return (
             *(getattr(cell.paper, name) for name in names),
-            *(None if number is None else round(number, 4) for number in numbers),
+            cell.network,
+            *(None if value is None else round(value, 4) for value in (*values, *astuple(cell.difference))),
             "run" if cell.reason is None else "not run",
             cell.reason,
         )
 
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow((*names, *pairs, "status", "reason"))
+    writer.writerow((*names, "network", *numbers, "status", "reason"))
     writer.writerows(record(cell) for table in tables for cell in table.cells)
     return text.getvalue()

@@ -6,8 +6,8 @@ from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from pnml.bench.layout import Line, header, lines, notes
-from pnml.bench.tables import summarise
+from pnml.bench.layout import OURS, Line, header, lines, notes
+from pnml.bench.table_counts import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,17 +24,26 @@ th, td { padding: .1rem .75rem; text-align: left; white-space: nowrap; font-weig
 thead th, .ours td { font-weight: 600; }
 thead, tbody { border-bottom: 2px solid; }
 .ours { border-top: 1px solid color-mix(in srgb, currentColor 25%, transparent); }
-.paper, .difference { color: color-mix(in srgb, currentColor 75%, transparent); }
+.beside { color: color-mix(in srgb, currentColor 75%, transparent); }
+.legend span { padding: .1rem .75rem; }
+.own { background: color-mix(in srgb, #2a78c8 20%, transparent); }
+.retrained { background: color-mix(in srgb, #e8a010 28%, transparent); }
+.none { color: color-mix(in srgb, currentColor 60%, transparent); }
+.ours .none { font-weight: normal; }
+ul { padding-left: 1.2rem; }
 """
 
 
 def render_html(tables: Sequence[Table]) -> str:
     """Write a page with a section per table; the body of a table is divided by in-distribution set.
 
+    >>> from pnml.bench.table_sources import Sources
     >>> from pnml.bench.tables import build_tables
-    >>> render_html(build_tables([])).count("<table>")
+    >>> render_html(build_tables(Sources([]))).count("<table>")
     8
     """
+    counts = count(tables)
+    sentences = "\n".join(f"<p>{escape(text)}</p>" for text in (str(counts), *counts.differences))
     sections = "\n".join(_section(table) for table in tables)
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -47,7 +56,9 @@ def render_html(tables: Sequence[Table]) -> str:
 <body>
 <main>
 <h1>The paper's tables, ours beside the paper's</h1>
-<p>{escape(str(summarise(tables)))}</p>
+{sentences}
+<p class="legend"><span class="own">on the paper's own network</span> <span class="retrained">on a network trained
+anew†</span> <span class="none">not run</span></p>
 {sections}
 </main>
 </body>
@@ -61,7 +72,7 @@ def _section(table: Table) -> str:
         "\n".join(["<tbody>", *map(_row, of_ind), "</tbody>"])
         for _, of_ind in groupby(lines(table), lambda line: line.ind)
     ]
-    reasons = "".join(f"<li>not run: {escape(reason)}</li>" for reason in notes(table))
+    below = "".join(f"<li>{escape(note)}</li>" for note in notes(table))
     return f"""<section id="{escape(table.name)}">
 <h2>{escape(table.title)}</h2>
 <div class="scroll" tabindex="0" role="region" aria-label="{escape(table.title)}">
@@ -71,7 +82,7 @@ def _section(table: Table) -> str:
 {"".join(bodies)}
 </table>
 </div>
-{f"<ol>{reasons}</ol>" if reasons else ""}
+{f"<ul>{below}</ul>" if below else ""}
 </section>"""
 
 
@@ -81,5 +92,11 @@ def _row(line: Line) -> str:
         for text, span in ((line.ind, line.ind_span), (line.ood, line.ood_span))
         if span
     )
-    cells = "".join(f"<td>{escape(cell)}</td>" for cell in line.cells)
-    return f'<tr class="{line.kind}">{heads}<th scope="row">{line.kind}</th>{cells}</tr>'
+    kinds = line.networks if line.kind == OURS else [""] * len(line.cells)
+    cells = "".join(
+        f'<td class="{kind}">{escape(cell)}</td>' if kind else f"<td>{escape(cell)}</td>"
+        for cell, kind in zip(line.cells, kinds, strict=True)
+    )
+    return (
+        f'<tr class="{"ours" if line.kind == OURS else "beside"}">{heads}<th scope="row">{line.kind}</th>{cells}</tr>'
+    )

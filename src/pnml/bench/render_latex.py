@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pnml.bench.layout import header, lines, notes
-from pnml.bench.tables import summarise
+from pnml.bench.table_counts import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -15,17 +15,19 @@ if TYPE_CHECKING:
 _ESCAPES = str.maketrans(
     {character: f"\\{character}" for character in "&%$#_{}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "−": "$-$", "–": "--"}
+    | {"†": r"$^\dagger$", "‡": r"$^\ddagger$", "×": r"$\times$", "ε": r"$\varepsilon$"}
 )
 
 
 def render_latex(tables: Sequence[Table]) -> str:
     r"""Write one ``longtable`` per table, with a rule between the in-distribution sets.
 
+    >>> from pnml.bench.table_sources import Sources
     >>> from pnml.bench.tables import build_tables
-    >>> render_latex(build_tables([])[3:4]).splitlines()[3]
+    >>> render_latex(build_tables(Sources([]))[3:4]).splitlines()[3]
     '\\begin{longtable}{lllcc}'
     """
-    opening = [f"% \\usepackage{{booktabs,longtable}}. {summarise(tables)}", r"\begingroup\scriptsize"]
+    opening = [f"% \\usepackage{{booktabs,longtable}}. {count(tables)}", r"\begingroup\scriptsize"]
     return "\n".join([*opening, *(_table(table) for table in tables), r"\endgroup"]) + "\n"
 
 
@@ -45,9 +47,8 @@ def _table(table: Table) -> str:
         text += [r"\midrule"] if line.ind_span and i else []
         text.append(_line(line.texts))
     text.append(r"\end{longtable}")
-    if reasons := notes(table):
-        items = [rf"\item not run: {_escape(reason)}" for reason in reasons]
-        text += [r"\begin{enumerate}", *items, r"\end{enumerate}"]
+    if below := notes(table):
+        text += [r"\begin{itemize}", *(rf"\item {_escape(note)}" for note in below), r"\end{itemize}"]
     return "\n".join(text)
 
 

@@ -5,17 +5,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from statistics import fmean
+from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING
 
 from pnml.bench.paper import PaperCell, paper_cells
 from pnml.report.labels import label
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from pnml.bench.results import Result
+    from pnml.bench.table_sources import Network, Sources
 
 _TITLES = {
     "densenet-auroc": "DenseNet-BC-100: AUROC",
@@ -32,28 +30,51 @@ TABLE_NAMES = tuple(_TITLES)
 
 
 @dataclass(frozen=True)
-class Pair:
-    """A number, in percent or points, for a method alone and with pNML; None where there is none."""
+class Numbers:
+    """A metric, in percent, or differences of it, in points; None where there is none.
+
+    Attributes:
+        alone: of a method alone.
+        plus_pnml: with pNML.
+        published: with pNML by the arithmetic of the published code.
+    """
 
     alone: float | None = None
     plus_pnml: float | None = None
+    published: float | None = None
+
+    def minus(self, paper: PaperCell) -> Numbers:
+        """Return the differences to the paper's numbers."""
+        theirs = paper.alone, paper.plus_pnml, paper.plus_pnml
+        return Numbers(*(None if a is None else a - b for a, b in zip(astuple(self), theirs, strict=True)))
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a table: the paper's pair, and ours or the reason why there is none."""
+    """One cell of a table.
+
+    Attributes:
+        paper: the paper's numbers.
+        ours: measured as the paper did, ODIN by the oracle.
+        without_oracle: ODIN with an ε that knows no OOD images; for ODIN only.
+        network: whose training the network is of, None for a cell that was not run.
+        ood: the set that was measured, which may be one made anew.
+        notes: what is special about the images that were measured.
+        reason: why it was not run.
+    """
 
     paper: PaperCell
-    ours: Pair = Pair()
+    ours: Numbers = Numbers()
+    without_oracle: Numbers | None = None
+    network: Network | None = None
+    ood: str = ""
+    notes: dict[str, str] = field(default_factory=dict)
     reason: str | None = None
 
     @property
-    def difference(self) -> Pair:
+    def difference(self) -> Numbers:
         """Ours minus the paper's, in points."""
-        return Pair(
-            None if self.ours.alone is None else self.ours.alone - self.paper.alone,
-            None if self.ours.plus_pnml is None else self.ours.plus_pnml - self.paper.plus_pnml,
-        )
+        return self.ours.minus(self.paper)
 
 
 @dataclass(frozen=True)
@@ -81,64 +102,26 @@ class Table:
         return tuple(cell for row in self.rows for cell in row.cells)
 
 
-def build_tables(results: Iterable[Result]) -> list[Table]:
-    """Return the paper's eight tables with these results; results that it has no cell for are left out.
+def build_tables(sources: Sources) -> list[Table]:
+    """Return the paper's eight tables; results that it has no cell for are left out.
 
     >>> from pnml.metrics import evaluate
     >>> from pnml.bench.results import Result, Scores
     >>> scores = Scores(evaluate([1, 2, 4], [3, 5]), plus_pnml=evaluate([1, 2, 3], [4, 5]))
+    >>> from pnml.bench.table_sources import Sources
     >>> run = Result(model="densenet-bc-100", ind="cifar10", ood="svhn", method="baseline", scores=scores)
-    >>> table = build_tables([run])[0]
+    >>> table = build_tables(Sources([run]))[0]
     >>> table.title, [cell.ours.plus_pnml for cell in table.cells if cell.reason is None]
     ('DenseNet-BC-100: AUROC', [100.0])
     """
-    by_key: dict[tuple[str, ...], Result] = {}
-    for result in results:
-        if result.key in by_key:
-            raise ValueError(f"there are two results of {result.cell_id}: give one for each cell")
-        by_key[result.key] = result
-    return [_build(number, name, by_key) for number, name in enumerate(TABLE_NAMES, start=1)]
+    return [_build(number, name, sources) for number, name in enumerate(TABLE_NAMES, start=1)]
 
 
-@dataclass(frozen=True)
-class Summary:
-    """How many cells were run, and how far they lie from the paper's on average, in points."""
-
-    run: int
-    not_run: int
-    difference: Pair
-
-    def __str__(self) -> str:
-        text = f"{self.run + self.not_run} cells: {self.run} run, {self.not_run} not run"
-        if self.difference.alone is not None:
-            text += f"; mean absolute difference to the paper {self.difference.alone:.2f} points"
-        if self.difference.plus_pnml is not None:
-            text += f", with pNML {self.difference.plus_pnml:.2f}"
-        return text + "."
-
-
-def summarise(tables: Sequence[Table]) -> Summary:
-    """Count the cells of some tables and average their absolute differences.
-
-    >>> print(summarise(build_tables([])))
-    664 cells: 0 run, 664 not run.
-    """
-    cells = [cell for table in tables for cell in table.cells]
-    run = [cell.difference for cell in cells if cell.reason is None]
-    alone = [abs(pair.alone) for pair in run if pair.alone is not None]
-    plus_pnml = [abs(pair.plus_pnml) for pair in run if pair.plus_pnml is not None]
-    return Summary(
-        run=len(run),
-        not_run=len(cells) - len(run),
-        difference=Pair(fmean(alone) if alone else None, fmean(plus_pnml) if plus_pnml else None),
-    )
-
-
-def _build(number: int, name: str, by_key: dict[tuple[str, ...], Result]) -> Table:
+def _build(number: int, name: str, sources: Sources) -> Table:
     paper = [cell for cell in paper_cells() if cell.table == name]
     rows: dict[tuple[str, str], list[Cell]] = {}
     for cell in paper:
-        rows.setdefault((cell.ind, cell.ood), []).append(_cell(cell, by_key.get(cell.key)))
+        rows.setdefault((cell.ind, cell.ood), []).append(_cell(cell, sources))
     first = next(iter(rows.values()))
     methods = list(dict.fromkeys(cell.method for cell in paper))
     if len(methods) > 1:
@@ -151,16 +134,30 @@ def _build(number: int, name: str, by_key: dict[tuple[str, ...], Result]) -> Tab
     return Table(
         name=name,
         title=_TITLES[name],
-        caption=f"Table {number} of the {part}, in percent: {entry}. The difference is ours minus the paper's.",
+        caption=(
+            f"Table {number} of the {part}, in percent: {entry} / with pNML by the published arithmetic. "
+            "The difference is ours minus the paper's."
+        ),
         columns=tuple(columns),
         rows=tuple(Row(ind, ood, tuple(cells)) for (ind, ood), cells in rows.items()),
     )
 
 
-def _cell(paper: PaperCell, result: Result | None) -> Cell:
-    if result is None or result.scores is None:
-        reason = (result.reason if result else None) or "no result"
-        return Cell(paper, reason=" ".join(reason.split()))
-    plus = result.scores.plus_pnml
-    ours = Pair(getattr(result.scores.method, paper.metric), None if plus is None else getattr(plus, paper.metric))
-    return Cell(paper, ours)
+def _cell(paper: PaperCell, sources: Sources) -> Cell:
+    found = sources.find(paper)
+    if isinstance(found, str):
+        return Cell(paper, reason=found)
+    return Cell(
+        paper,
+        _numbers(paper.metric, found.main, found.published),
+        None if found.without_oracle is None else _numbers(paper.metric, found.without_oracle, None),
+        found.network,
+        found.main.ood,
+        found.main.settings.get("notes", {}),
+    )
+
+
+def _numbers(metric: str, result: Result, published: Result | None) -> Numbers:
+    scores, other = result.scores, None if published is None else published.scores
+    measured = scores and scores.method, scores and scores.plus_pnml, other and other.plus_pnml
+    return Numbers(*(None if one is None else getattr(one, metric) for one in measured))

@@ -8,19 +8,29 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.table import Table as RichTable
+from rich.text import Text
 
 from pnml.backend.files import atomic_path
-from pnml.bench.layout import header, lines, notes
+from pnml.bench.layout import OURS, header, lines, notes
 from pnml.bench.render import Format, render
-from pnml.bench.tables import TABLE_NAMES, Cell, Pair, Table, build_tables, summarise
+from pnml.bench.store import ResultStore, load_study
+from pnml.bench.table_counts import count
+from pnml.bench.table_sources import RETRAINED_STUDY, Sources, base_study
+from pnml.bench.tables import TABLE_NAMES, Cell, Numbers, Table, build_tables
 from pnml.cli._app import Facts
 from pnml.cli._network_options import ResultsOption, StudyOption
-from pnml.cli._studies import load_chosen
+
+_STYLES = {"own": "bold", "retrained": "yellow", "none": "dim italic", "beside": "dim"}
+"""How cells are drawn in a terminal, by the network that they were measured on."""
 
 
 def tables(
+    *,
     results: ResultsOption = Path("results"),
     study: StudyOption = None,
+    retrained: Annotated[
+        str, typer.Option(help="The study of networks trained anew, for cells whose networks cannot be had.")
+    ] = RETRAINED_STUDY,
     out: Annotated[
         Path | None, typer.Option(help="Write files into this folder instead of printing.", file_okay=False)
     ] = None,
@@ -34,37 +44,41 @@ def tables(
     """Render every table of the paper: ours, the paper's, and the difference.
 
     Without options it prints all eight tables, drawn for a terminal and as Markdown into a pipe.
-    Cells that were not run say why.
+    A cell is measured on the paper's own network or, marked, on one trained anew, or says why it was not run.
+    ODIN's ε is chosen by the oracle, as in the paper; the line below has it without.
 
     Example: `pnml tables --results results --table densenet-auroc`
 
     Example: `pnml tables --format markdown --out docs/tables`
     """
-    records = load_chosen(results, study)
-    built = build_tables(records)
-    if outside := {record.key for record in records} - {cell.paper.key for one in built for cell in one.cells}:
-        typer.echo(f"{len(outside)} of {len(records)} results have no cell in the paper's tables", err=True)
+    chosen_study = base_study(load_study(results, study)[0].study)
+    sources = Sources(ResultStore(results).load(), chosen_study, "" if retrained == chosen_study else retrained)
+    built = build_tables(sources)
+    if outside := sources.keys - {cell.paper.key for one in built for cell in one.cells}:
+        typer.echo(f"{len(outside)} of {len(sources.keys)} results have no cell in the paper's tables", err=True)
     chosen = _choose(built, table)
-    written = []
+    counts, written = count(chosen), []
     if out is not None:
         for one in [form] if form else list(Format):
             written.append(_write(out / one.file_name, render(chosen, one)))
             typer.echo(f"wrote {written[-1]}")
-        typer.echo(summarise(chosen))
+        typer.echo(counts)
     elif form is None and (console := Console()).is_terminal:
         for one_table in chosen:
             _draw(console, one_table)
-        console.print(str(summarise(chosen)), highlight=False)
+        for sentence in (str(counts), *counts.differences):
+            console.print(sentence, highlight=False)
     else:
         typer.echo(render(chosen, form or Format.MARKDOWN), nl=False)
     tables_of_cells = {table.name: [_as_facts(cell) for cell in table.cells] for table in chosen}
-    return {"study": records[0].study, "tables": tables_of_cells, "out": written}
+    return {"study": chosen_study, "counts": counts, "tables": tables_of_cells, "out": written}
 
 
 def _as_facts(cell: Cell) -> Facts:
-    paper = Pair(cell.paper.alone, cell.paper.plus_pnml)
+    paper = Numbers(cell.paper.alone, cell.paper.plus_pnml)
     names = dict(zip(("model", "ind", "ood", "method"), cell.paper.key, strict=True))
-    return {**names, "metric": cell.paper.metric, "ours": cell.ours, "paper": paper, "reason": cell.reason}
+    measured = {"ours": cell.ours, "without_oracle": cell.without_oracle, "network": cell.network}
+    return {**names, "metric": cell.paper.metric, **measured, "paper": paper, "reason": cell.reason}
 
 
 def _choose(built: list[Table], names: list[str] | None) -> list[Table]:
@@ -89,7 +103,9 @@ def _draw(console: Console, table: Table) -> None:
     for line in lines(table):
         if line.ind_span:
             drawn.add_section()
-        drawn.add_row(*line.texts, style="" if line.kind == "ours" else "dim")
+        styles = line.networks if line.kind == OURS else ["beside"] * len(line.cells)
+        cells = [Text(cell, style=_STYLES[style]) for cell, style in zip(line.cells, styles, strict=True)]
+        drawn.add_row(*line.texts[:3], *cells)
     console.print(drawn)
-    for number, reason in enumerate(notes(table), start=1):
-        console.print(f"({number}) not run: {reason}", markup=False, highlight=False)
+    for note in notes(table):
+        console.print(note, markup=False, highlight=False)
