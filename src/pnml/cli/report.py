@@ -30,7 +30,8 @@ def report(
     detector: Annotated[
         Path | None,
         typer.Option(
-            help="Scores: the detector, for its threshold, the spectrum of its training set and its layers.",
+            help="Scores: the detector, for how many flagged samples to expect, the calibration samples behind the "
+            "histogram, its layers and its spectrum.",
             exists=True,
             dir_okay=False,
         ),
@@ -47,7 +48,10 @@ def report(
     ind: Annotated[str | None, typer.Option(help="Results: of this in-distribution set only.")] = None,
     method: Annotated[str | None, typer.Option(help="Results: of this method only.")] = None,
 ) -> Facts:
-    """Write one HTML page that works offline: metrics, histograms with a threshold to move, ROC, spectrum, pictures.
+    """Write one HTML page that works offline: whether these are the data you calibrated on, and which samples are not.
+
+    It has the share of flagged samples beside the expected one, histograms with a threshold to move, p-values, shares by
+    predicted class, the flagged samples to download, and pictures; with labels of what is known also metrics and ROC.
 
     Of scores with a detector of several layers, it shows which depth of the network gave flagged samples away; with
     `pnml score --by-layer` also the shares of all layers in every picture.
@@ -100,6 +104,8 @@ def _of_results(folder: Path, study: str | None, model: str | None, ind: str | N
 def _of_scores(path: Path, images: Path | None, detector: Path | None, classes: Path | None) -> Report:
     from pnml.report.scored import report_of_scores
 
+    if detector is None:
+        typer.echo("without --detector the page cannot say how many flagged samples to expect", err=True)
     names = [] if classes is None else _read_lines(classes)
     return report_of_scores(path, images=images, detector=detector, class_names=names)
 

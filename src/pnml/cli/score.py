@@ -2,6 +2,7 @@
 
 import io
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -98,7 +99,10 @@ def score(
             summary = _score_to_stdout(samples, fitted, by_layer=by_layer)
     options.list_skipped(summary.skipped, samples)
     into = f"into {out}" if to_file else "onto standard output"
-    for line in [f"scored {summary.rows:,} rows of {samples.path} {into}", *_describe(summary, fitted)]:
+    lines = [f"scored {summary.rows:,} rows of {samples.path} {into}", *_describe(summary, fitted)]
+    if isinstance(out, Path):
+        lines.append(f"to look at them: {_report_command(out, detector, images)}")
+    for line in lines:
         typer.echo(line, err=not to_file)
     return {
         "out": out,
@@ -109,6 +113,11 @@ def score(
         "flagged": None if fitted.threshold is None else summary.flagged,
         "skipped": summary.skipped,
     }
+
+
+def _report_command(out: Path, detector: Path, images: Any) -> str:
+    words = ["pnml", "report", out, "--detector", detector, *(["--images", images] if isinstance(images, Path) else [])]
+    return shlex.join(map(str, words))
 
 
 def _limits(threshold: Threshold) -> float | list[float]:

@@ -46,7 +46,7 @@ def as_report(result: DemoResult) -> Report:
         sets=(result.ind, *result.ood),
         class_names=result.classes,
         spectrum=detector.subspace.spectrum,
-        threshold=threshold.value,
+        calibration=threshold,
         layer_names=detector.layer_names,
     )
 

@@ -22,6 +22,7 @@ _KINDS: dict[str, Any] = {
     "prediction": np.int64,
     "probability": np.float64,
     "regret": np.float64,
+    "p_value": np.float64,
     "is_ood": np.bool_,
     STRANGEST: object,
 }
@@ -31,7 +32,8 @@ _ROWS_AT_ONCE = 1 << 16
 
 @names_its_file
 def read_scores(path: Path) -> dict[str, NDArray[Any]]:
-    r"""Return ids (as text), regrets and, where the table has them, predictions, probabilities, decisions and layers.
+    r"""Return ids (as text), regrets and, where the table has them, predictions, probabilities, p-values, decisions,
+    layers.
 
     The table is a .csv or .parquet file, or a folder of .parquet files.
 

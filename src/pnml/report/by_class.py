@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pnml.core.conformal import observed_interval
+from pnml.report.decisions import decisions
 from pnml.report.model import Table
+from pnml.report.tables import render_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,10 +17,32 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pnml.core.calibration import Threshold
+    from pnml.report.model import Report
 
 MOST_CLASSES = 40
 """Of more classes, those that are flagged most are shown."""
 CONFIDENCE = 0.95
+
+
+def render_classes(report: Report) -> str:
+    """Return the table of every set with predictions; the script shows that of the selected set."""
+    parts = []
+    for number, one in report.numbered_sets:
+        decided = decisions(report, one)
+        if decided is not None and one.prediction is not None:
+            table = class_table(one.prediction, decided, report.class_names, report.calibration, one.name)
+            rendered = render_table(table, '<span class="key"></span>')
+            parts.append(f'<div class="of-set {one.role}" data-set="{number}">{rendered}</div>')
+    if not parts:
+        return ""
+    return "\n".join(
+        [
+            '<section class="panel" aria-labelledby="classes-title">',
+            '<h2 id="classes-title">Flagged by predicted class</h2>',
+            *parts,
+            "</section>",
+        ]
+    )
 
 
 def class_table(
@@ -26,6 +50,7 @@ def class_table(
     is_ood: NDArray[np.bool_],
     class_names: Sequence[str] = (),
     threshold: Threshold | None = None,
+    title: str = "Flagged by predicted class",
 ) -> Table:
     """Return the share of samples that is flagged for every predicted class, with its confidence interval.
 
@@ -34,10 +59,11 @@ def class_table(
         is_ood: which samples are flagged, shape (n,).
         class_names: by class number.
         threshold: of the detector, for the false alarms to expect of known samples.
+        title: of the table.
 
     >>> table = class_table(np.array([0, 0, 1, 1]), np.array([False, False, True, False]), ["cat", "dog"])
     >>> table.rows[1]
-    ('dog', '2', '1', 50.0, '1.3% to 98.7%')
+    ('dog', 50.0, '1', '2', '1.3% to 98.7%')
     """
     counts = np.bincount(prediction)
     flagged = np.bincount(prediction[is_ood], minlength=len(counts))
@@ -46,7 +72,7 @@ def class_table(
         for number in np.flatnonzero(counts)
     }
     expected = {} if threshold is None else {one.prediction: one for one in threshold.classes}
-    columns = ["Predicted class", "Samples", "Flagged", "Flagged, %", f"Interval, {CONFIDENCE:.0%} confidence"]
+    columns = ["Predicted class", "Flagged, %", "Flagged", "Samples", f"Interval, {CONFIDENCE:.0%} confidence"]
     columns += ["Known samples flagged"] if expected else []
     rows = []
     for number in sorted(sorted(intervals, key=lambda number: intervals[number], reverse=True)[:MOST_CLASSES]):
@@ -54,9 +80,9 @@ def class_table(
         shown, of_all = int(flagged[number]), int(counts[number])
         row: tuple[str | float, ...] = (
             name,
-            f"{of_all:,}",
-            f"{shown:,}",
             100 * shown / of_all,
+            f"{shown:,}",
+            f"{of_all:,}",
             _range(intervals[number]),
         )
         if expected:
@@ -64,7 +90,6 @@ def class_table(
             kind = "guaranteed" if one is not None and one.is_own else "measured"
             row = (*row, "unknown" if one is None else f"{_range(one.interval)}, {kind}")
         rows.append(row)
-    title = "Flagged by predicted class"
     if len(intervals) > MOST_CLASSES:
         title = f"{title}: the {MOST_CLASSES} most flagged of {len(intervals):,}"
     return Table(title=title, columns=tuple(columns), rows=tuple(rows), note=_note(threshold))

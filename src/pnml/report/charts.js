@@ -1,5 +1,5 @@
 "use strict";
-// The three charts. They use `data`, `state` and `indSet` of page.js.
+// The charts. They use `data`, `state` and `indSet` of page.js.
 
 const EDGE = { left: 46, right: 14, top: 10, bottom: 40 };
 
@@ -26,12 +26,25 @@ function highlight(element, index, position) {
   setAttributes(element, index === null ? { visibility: "hidden" } : { visibility: "visible", ...position() });
 }
 
-// Draw the bars of a set from the zero line at `base` to `tip`, and return a function that moves the threshold.
-function bars(svg, width, set, x, base, tip) {
+// Draw the outline of a histogram, to stand behind the bars of another.
+function outline(svg, set, x, y) {
+  const points = set.bins.flatMap((count, index) => {
+    const level = y((100 * count) / set.count);
+    return [`${x(data.edges[index])},${level}`, `${x(data.edges[index + 1])},${level}`];
+  });
+  const [first, last] = [x(data.edges[0]), x(data.edges[data.edges.length - 1])];
+  append(svg, "polygon", { class: "calibration-area", points: [`${first},${y(0)}`, ...points, `${last},${y(0)}`].join(" ") });
+}
+
+// Draw the bars of a set from the zero line at `base` to `tip`, the outline of the set `behind` behind them, and return
+// a function that moves the threshold.
+function bars(svg, width, set, behind, x, base, tip) {
   const shares = set.bins.map((count) => (100 * count) / set.count);
-  const y = linear(0, Math.max(...shares), base, tip < base ? tip + 20 : tip - 20);
-  const step = tickStep(Math.max(...shares));
-  for (let value = tip < base ? 0 : step; value <= Math.max(...shares); value += step) leftTick(svg, width, y(value), `${formatNumber(value)}%`);
+  const highest = Math.max(...shares, ...(behind ? behind.bins.map((count) => (100 * count) / behind.count) : []));
+  const y = linear(0, highest, base, tip < base ? tip + 20 : tip - 20);
+  const step = tickStep(highest);
+  for (let value = tip < base ? 0 : step; value <= highest; value += step) leftTick(svg, width, y(value), `${formatNumber(value)}%`);
+  if (behind) outline(svg, behind, x, y);
   const top = Math.min(base, tip);
   const clips = {};
   for (const side of ["kept", "flagged"]) {
@@ -61,13 +74,16 @@ function bars(svg, width, set, x, base, tip) {
 }
 
 function drawHistogram(svg, width, height) {
-  const shown = indSet && state.selected !== indSet ? [indSet, state.selected] : [state.selected];
+  const shown = shownSets();
   const edges = data.edges;
   const last = edges.length - 1;
   const x = logarithmic(edges[0], edges[last], EDGE.left, width - EDGE.right);
   const floor = height - EDGE.bottom;
   const middle = shown.length > 1 ? (EDGE.top + floor) / 2 : floor;
-  const moves = shown.map((set, below) => bars(svg, width, set, x, middle, below ? floor : EDGE.top));
+  const moves = shown.map((set, below) => {
+    return bars(svg, width, set, below ? null : data.calibration, x, middle, below ? floor : EDGE.top);
+  });
+  const described = data.calibration ? [...shown, data.calibration] : shown;
   const band = append(svg, "rect", { class: "cursor", y: EDGE.top, height: floor - EDGE.top, visibility: "hidden" });
   const line = append(svg, "line", { class: "threshold", y1: 0, y2: floor + 6 });
   bottomAxis(svg, width, height, x, logTicks(edges[0], edges[last]), formatNumber, "regret in nats, logarithmic");
@@ -79,17 +95,51 @@ function drawHistogram(svg, width, height) {
   state.moveThreshold();
   const range = (index) => `${index ? formatNumber(edges[index]) : "0"} to ${formatNumber(edges[index + 1])}`;
   const share = (set, index) => percent((100 * set.bins[index]) / set.count);
-  const medians = shown.map((set) => `${set.name}, median ${formatNumber(set.median)} nats`).join("; ");
+  const medians = described.map((set) => `${set.name}, median ${formatNumber(set.median)} nats`).join("; ");
   return {
     title: `Histogram of the regrets. ${medians}.`,
     count: last,
     at: (pixel) => Math.floor(linear(EDGE.left, width - EDGE.right, 0, last)(pixel)),
     mark: (index) => highlight(band, index, () => ({ x: x(edges[index]), width: x(edges[index + 1]) - x(edges[index]) })),
-    describe: (index) => `${range(index)} nats: ${shown.map((set) => `${share(set, index)} of ${set.name}`).join(", ")}`,
+    describe: (index) => `${range(index)} nats: ${described.map((set) => `${share(set, index)} of ${set.name}`).join(", ")}`,
     rows: () => [
-      ["Regret in nats", ...shown.map((set) => set.name)],
-      Array.from({ length: last }, (_, index) => [range(index), ...shown.map((set) => share(set, index))]),
+      ["Regret in nats", ...described.map((set) => set.name)],
+      Array.from({ length: last }, (_, index) => [range(index), ...described.map((set) => share(set, index))]),
     ],
+  };
+}
+
+function drawPValues(svg, width, height) {
+  const { name, role, count, pBins } = state.selected;
+  const shares = (pBins || []).map((found) => (100 * found) / count);
+  const even = 100 / (shares.length || 1);
+  const highest = Math.max(...shares, 1.2 * even);
+  const x = linear(0, 1, EDGE.left, width - EDGE.right);
+  const y = linear(0, highest, height - EDGE.bottom, EDGE.top);
+  const step = tickStep(highest);
+  for (let value = 0; value <= highest; value += step) leftTick(svg, width, y(value), `${formatNumber(value)}%`);
+  bottomAxis(svg, width, height, x, [0, 0.2, 0.4, 0.6, 0.8, 1], formatNumber, "p-value");
+  const rate = data.calibration ? data.calibration.rate : 0;
+  shares.forEach((share, index) => {
+    const [from, to] = [index / shares.length, (index + 1) / shares.length];
+    const middle = Math.min(Math.max(rate, from), to);
+    for (const [side, start, end] of [["flagged", from, middle], ["kept", middle, to]]) {
+      if (end <= start || share === 0) continue;
+      const inset = end === to ? 1 : 0;
+      append(append(svg, "g", { class: `bars ${role} p-${side}` }), "rect", { x: x(start), width: Math.max(x(end) - x(start) - inset, 1), y: y(share), height: y(0) - y(share) });
+    }
+  });
+  append(svg, "line", { class: "axis", x1: EDGE.left, x2: width - EDGE.right, y1: y(0), y2: y(0) });
+  append(svg, "line", { class: "even", x1: EDGE.left, x2: width - EDGE.right, y1: y(even), y2: y(even) });
+  const band = append(svg, "rect", { class: "cursor", y: EDGE.top, height: y(0) - EDGE.top, visibility: "hidden" });
+  const bin = (index) => `${formatNumber(index / shares.length)} to ${formatNumber((index + 1) / shares.length)}`;
+  return {
+    title: shares.length ? `Histogram of the p-values of ${name}; ${percent(shares[0])} are ${formatNumber(1 / shares.length)} or smaller.` : `No p-values of ${name}.`,
+    count: Math.max(shares.length, 1),
+    at: (pixel) => Math.floor(linear(EDGE.left, width - EDGE.right, 0, shares.length)(pixel)),
+    mark: (index) => highlight(band, index, () => ({ x: x(index / (shares.length || 1)), width: x(1 / (shares.length || 1)) - x(0) })),
+    describe: (index) => (shares.length ? `p-value ${bin(index)}: ${percent(shares[index])} of ${name}` : `No p-values of ${name}.`),
+    rows: () => [["p-value", name], shares.map((share, index) => [bin(index), percent(share)])],
   };
 }
 

@@ -34,6 +34,11 @@ def kind(report: Report, position: int) -> str:
     return "early" if 2 * position + 1 < len(report.depths) else "late"
 
 
+def depth_name(report: Report, column: int) -> str:
+    """Return the name of a column of the leverages, of which the embedding is the first."""
+    return report.depths[column - 1]
+
+
 def flagged_by_depth(scored: ScoredSet, grid: NDArray[np.float64], count: int) -> list[list[int]] | None:
     """Return how many flagged samples each of ``count`` depths gave away at every threshold; None where unknown.
 

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 def render_gallery(report: Report) -> str:
     """Return one gallery per set; the script shows that of the selected set."""
-    return "\n".join(_set_gallery(report, number, scored) for number, scored in enumerate(report.sets))
+    return "\n".join(_set_gallery(report, number, scored) for number, scored in report.numbered_sets)
 
 
 def _set_gallery(report: Report, number: int, scored: ScoredSet) -> str:
     most, least = extremes(scored.regret)
-    kinds = [("Most trusted", "smallest regret", most), ("Least trusted", "largest regret", least)]
+    kinds = [("Least trusted", "largest regret", least), ("Most trusted", "smallest regret", most)]
     parts = [
         f'<h4>{title} <span class="muted">{order} first</span></h4>\n<ul class="cards">\n{cards}</ul>'
         for title, order, rows in kinds
@@ -27,7 +27,7 @@ def _set_gallery(report: Report, number: int, scored: ScoredSet) -> str:
     ]
     return "\n".join(
         [
-            f'<section class="set-gallery {scored.role}" data-set="{number}" aria-labelledby="gallery-{number}">',
+            f'<section class="set-gallery of-set {scored.role}" data-set="{number}" aria-labelledby="gallery-{number}">',
             f'<h3 id="gallery-{number}"><span class="key"></span>{escape(scored.name)}</h3>',
             *parts,
             "</section>",
@@ -37,7 +37,7 @@ def _set_gallery(report: Report, number: int, scored: ScoredSet) -> str:
 
 def _card(report: Report, scored: ScoredSet, row: int) -> str:
     name = f"sample {row:,}" if scored.ids is None else str(scored.ids[row])
-    label = None if scored.labels is None else _class_name(report, int(scored.labels[row]))
+    label = None if scored.labels is None else report.class_name(int(scored.labels[row]))
     image = sample_thumbnail(scored, row)
     picture = "" if scored.images is None else '<span class="placeholder">no image</span>'
     if image is not None:
@@ -58,11 +58,7 @@ def _prediction(report: Report, scored: ScoredSet, row: int, label: str | None) 
     """Return the predicted class, its probability, and the label if it is known and different."""
     if scored.prediction is None:
         return ""
-    predicted = _class_name(report, int(scored.prediction[row]))
+    predicted = report.class_name(int(scored.prediction[row]))
     probability = "" if scored.probability is None else f" {100 * scored.probability[row]:.1f}%"
     wrong = "" if label in {None, predicted} else f'<span class="true-label">label: {escape(str(label))}</span>'
     return f'<span class="prediction"><b>{escape(predicted)}</b>{probability}</span>{wrong}'
-
-
-def _class_name(report: Report, number: int) -> str:
-    return report.class_names[number] if 0 <= number < len(report.class_names) else f"class {number}"

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from pnml.core.calibration import Threshold
+
     Images: TypeAlias = NDArray[np.uint8] | Sequence[str | Path] | Mapping[int, NDArray[np.uint8]]
 
 ROLES = ("in", "out", "unlabelled")
@@ -35,6 +37,8 @@ class ScoredSet:
             are embedded in the report, as thumbnails.
         labels: the true class numbers, shape (n,).
         ids: the name of every sample, such as its file name.
+        p_value: conformal p-values, shape (n,); of the report's ``calibration`` when left out.
+        is_ood: which samples are flagged, shape (n,); those above the report's threshold when left out.
         leverage: the shares of the embedding and of every earlier layer in the leverage, shape (n, 1 + layers).
         strangest: the layer that gave each sample away, shape (n,): 0 is the embedding, l the l-th earlier layer.
 
@@ -51,6 +55,8 @@ class ScoredSet:
     images: Images | None = None
     labels: NDArray[np.int64] | None = None
     ids: Sequence[str] | None = None
+    p_value: NDArray[np.float64] | None = None
+    is_ood: NDArray[np.bool_] | None = None
     leverage: NDArray[np.float64] | None = None
     strangest: NDArray[np.int64] | None = None
 
@@ -65,11 +71,11 @@ class ScoredSet:
             raise ValueError(
                 f"the regret of {self.name!r} has shape {self.regret.shape}: expected shape (n,) with n > 0"
             )
-        for column in ("regret", "probability", "baseline"):
+        for column in ("regret", "probability", "baseline", "p_value"):
             _check_finite(self.name, column, getattr(self, column))
         if self.regret.min() < 0:
             raise ValueError(f"{self.name!r} has a regret of {self.regret.min()}: expected 0 nats or more")
-        for column in ("prediction", "probability", "baseline", "labels", "ids", "leverage", "strangest"):
+        for column in _COLUMNS:
             value = getattr(self, column)
             if value is not None and len(value) != len(self):
                 raise ValueError(f"{self.name!r} has {len(self)} regrets but {len(value)} entries in {column!r}")
@@ -86,9 +92,12 @@ _DTYPES: dict[str, Any] = {
     "probability": np.float64,
     "baseline": np.float64,
     "labels": np.int64,
+    "p_value": np.float64,
+    "is_ood": np.bool_,
     "leverage": np.float64,
     "strangest": np.int64,
 }
+_COLUMNS = [*(name for name in _DTYPES if name != "regret"), "ids"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,10 +136,11 @@ class Report:
         sets: at most one in-distribution set and any number of others, with unique names.
         class_names: by class number; classes without a name are displayed by their number.
         spectrum: eigenvalues of the mean correlation of the training embeddings, descending, shape (M,).
-        threshold: the regret above which a sample is flagged; by default the one that keeps 95 % of the
-            in-distribution set, or of all samples if there is none.
+        calibration: the threshold of the detector and the scores that it was set from, for what to expect of known
+            samples, their histogram and p-values.
+        threshold: the regret above which a sample is flagged, where there is no ``calibration``. Without either, the
+            slider starts where it flags 5 % of the in-distribution set, or of all samples if there is none.
         tables: further tables, such as benchmark results.
-        by_class: how many samples of each predicted class are flagged.
         baseline_name: the displayed name of the sets' ``baseline``.
         pnml_name: the displayed name of the regret.
         layer_names: of the earlier layers in the sets' ``leverage``, from the input on.
@@ -145,9 +155,9 @@ class Report:
     sets: tuple[ScoredSet, ...]
     class_names: tuple[str, ...] = ()
     spectrum: NDArray[np.float64] | None = None
+    calibration: Threshold | None = None
     threshold: float | None = None
     tables: tuple[Table, ...] = field(default=())
-    by_class: Table | None = None
     baseline_name: str = "Baseline"
     pnml_name: str = "pNML"
     layer_names: tuple[str, ...] = ()
@@ -160,6 +170,10 @@ class Report:
             raise ValueError(f"two sets are named {min(duplicates)!r}: expected unique names")
         if len([one for one in self.sets if one.role == "in"]) > 1:
             raise ValueError("two sets have the role 'in': expected at most one in-distribution set, concatenate them")
+        if self.calibration is not None and self.threshold is not None:
+            raise ValueError(
+                f"the threshold is {self.threshold} and the calibration sets {self.calibration.value}: pass one of them"
+            )
         if self.threshold is not None and not (math.isfinite(self.threshold) and self.threshold >= 0):
             raise ValueError(f"the threshold is {self.threshold}: expected a finite regret of 0 nats or more")
         for one in self.sets:
@@ -171,6 +185,11 @@ class Report:
     def ind_set(self) -> ScoredSet | None:
         """The in-distribution set, None if there is none."""
         return next((one for one in self.sets if one.role == "in"), None)
+
+    @property
+    def numbered_sets(self) -> list[tuple[int, ScoredSet]]:
+        """The sets with their numbers in the order of display, the in-distribution set last."""
+        return sorted(enumerate(self.sets), key=lambda entry: entry[1].role == "in")
 
     @property
     def other_sets(self) -> tuple[ScoredSet, ...]:
@@ -191,6 +210,15 @@ class Report:
     def has_depths(self) -> bool:
         """Whether it is known of some samples which layer gave them away."""
         return bool(self.layer_names) and any(one.strangest is not None for one in self.sets)
+
+    @property
+    def has_p_values(self) -> bool:
+        """Whether p-values are known."""
+        return self.calibration is not None or any(one.p_value is not None for one in self.sets)
+
+    def class_name(self, number: int) -> str:
+        """Return the name of a class, or "class" and its number."""
+        return self.class_names[number] if 0 <= number < len(self.class_names) else f"class {number}"
 
     @property
     def has_metrics(self) -> bool:

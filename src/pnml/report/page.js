@@ -5,6 +5,11 @@ const data = JSON.parse(byId("page-data").textContent);
 const indSet = data.sets.find((set) => set.role === "in");
 const state = { step: data.start, selected: null, moveThreshold() {}, moveRoc() {} };
 
+// The in-distribution set, if there is one, and the selected set.
+function shownSets() {
+  return indSet && state.selected !== indSet ? [indSet, state.selected] : [state.selected];
+}
+
 function legend(id, entries) {
   const host = byId(`${id}-legend`);
   if (!host) return;
@@ -47,15 +52,14 @@ function showCounts() {
 }
 
 function showOutcomes() {
-  const rates = { in: "TPR", out: "TNR", unlabelled: "flagged" };
   for (const row of document.querySelectorAll(".outcome tr[data-set]")) {
-    const set = data.sets[row.dataset.set];
-    const kept = set.kept[state.step];
-    const flagged = set.count - kept;
-    const rate = (100 * (set.role === "in" ? kept : flagged)) / set.count;
-    row.querySelector(".bar > span").style.width = `${(100 * flagged) / set.count}%`;
+    const set = row.dataset.set === "calibration" ? data.calibration : data.sets[row.dataset.set];
+    const flagged = set.count - set.kept[state.step];
+    const rate = (100 * flagged) / set.count;
+    row.querySelector(".bar > span").style.width = `${rate}%`;
     row.querySelector(".flagged").textContent = flagged.toLocaleString("en");
-    row.querySelector(".rate").textContent = `${rates[set.role]} ${percent(rate)}`;
+    row.querySelector(".count").textContent = set.count.toLocaleString("en");
+    row.querySelector(".rate").textContent = percent(rate);
     row.classList.toggle("selected", set === state.selected);
   }
 }
@@ -94,11 +98,9 @@ function showDecisions() {
 function updateThreshold() {
   const slider = byId("threshold");
   const value = data.grid[state.step];
-  const { name, kept, count } = state.selected;
-  const flags = `flags ${percent(100 - (100 * kept[state.step]) / count)} of ${name}`;
-  const keeps = indSet ? `keeps ${percent((100 * indSet.kept[state.step]) / indSet.count)} of ${indSet.name}, ` : "";
+  const flags = shownSets().map(({ name, kept, count }) => `${percent(100 - (100 * kept[state.step]) / count)} of ${name}`);
   slider.value = state.step;
-  slider.setAttribute("aria-valuetext", `${formatNumber(value)} nats: ${keeps}${flags}`);
+  slider.setAttribute("aria-valuetext", `${formatNumber(value)} nats: flags ${flags.join(", ")}`);
   byId("threshold-value").textContent = `${formatNumber(value)} nats`;
   byId("reset").disabled = state.step === data.start;
   state.moveThreshold();
@@ -111,12 +113,11 @@ function updateThreshold() {
 
 function selectSet(index, redraws) {
   state.selected = data.sets[index];
-  for (const gallery of document.querySelectorAll(".set-gallery")) {
-    const set = data.sets[gallery.dataset.set];
-    gallery.hidden = set !== state.selected && set !== indSet;
-  }
-  const shown = indSet && state.selected !== indSet ? [indSet, state.selected] : [state.selected];
-  legend("histogram", shown.map((set) => [set.role, `${set.name} (${set.count.toLocaleString("en")})`]));
+  const shown = shownSets();
+  for (const part of document.querySelectorAll(".of-set")) part.hidden = !shown.includes(data.sets[part.dataset.set]);
+  const charted = data.calibration ? [...shown, data.calibration] : shown;
+  legend("histogram", charted.map((set) => [set.role, `${set.name} (${set.count.toLocaleString("en")})`]));
+  legend("pvalues", [[state.selected.role, state.selected.name], ["even", "what the calibration data give"]]);
   const curves = ["pnml", "baseline"].filter((name) => state.selected.roc && state.selected.roc[name]);
   legend("roc", curves.map((name) => [name, `${data.names[name]} ${percent(state.selected.metrics[name].auroc)}`]));
   showTiles();
@@ -130,6 +131,7 @@ function start() {
   state.selected = data.sets[first];
   const redraws = [
     chart("histogram", (width) => (width < 500 ? 250 : 300), drawHistogram),
+    chart("pvalues", 200, drawPValues),
     chart("roc", (width) => Math.min(width, 340), drawRoc),
   ];
   chart("spectrum", (width) => Math.min(width, 340), drawSpectrum);

@@ -11,32 +11,37 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pnml.metrics import tnr_curve
+from pnml.report.decisions import p_values
 from pnml.report.depth import flagged_by_depth
 from pnml.report.tables import METRICS, metrics_by_set
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from pnml.core.calibration import Threshold
     from pnml.report.model import Report, ScoredSet
     from pnml.report.tables import MetricsPair
 
 STEPS = 400
 """Number of thresholds of the slider, in addition to 0 and the initial one."""
 BINS = 60
+P_BINS = 20
 ROC_POINTS = 300
 SPECTRUM_POINTS = 600
 _DEFAULT_TPR = 0.95
+_SLACK = 1e-12  # keeps 0.15 * 20 from going up a bin by rounding
 _DECADES = 8  # the largest range of the axis below the largest regret
 
 
 def initial_threshold(report: Report) -> tuple[float, str]:
     """Return the initial threshold and a description of its origin."""
-    if report.threshold is not None:
-        return report.threshold, "calibrated"
+    value = report.threshold if report.calibration is None else report.calibration.value
+    if value is not None:
+        return value, "calibrated"
     ind = report.ind_set
     regret = np.sort(np.concatenate([one.regret for one in report.sets]) if ind is None else ind.regret)
     value = float(regret[np.searchsorted(np.arange(1, len(regret) + 1) / len(regret), _DEFAULT_TPR)])
-    return value, f"keeps 95% of {'all samples' if ind is None else ind.name}"
+    return value, f"flags 5% of {'all samples' if ind is None else ind.name}"
 
 
 def page_data(report: Report) -> dict[str, Any]:
@@ -44,7 +49,9 @@ def page_data(report: Report) -> dict[str, Any]:
     if not report.sets:
         return {"sets": []}
     start, origin = initial_threshold(report)
-    edges = _edges(np.concatenate([one.regret for one in report.sets]), start)
+    calibration = report.calibration
+    known = [] if calibration is None else [calibration.scores]
+    edges = _edges(np.concatenate([*(one.regret for one in report.sets), *known]), start)
     grid = np.unique(np.concatenate([[0.0, start], np.geomspace(edges[0], edges[-1], STEPS)[:-1], edges[-1:]]))
     pairs = metrics_by_set(report)
     return {
@@ -54,6 +61,7 @@ def page_data(report: Report) -> dict[str, Any]:
         "origin": origin,
         "names": {"pnml": report.pnml_name, "baseline": report.baseline_name},
         "sets": [_set_data(report, one, grid, edges, pairs.get(one.name)) for one in report.sets],
+        "calibration": None if calibration is None else _calibration_data(calibration, grid, edges),
         "spectrum": None if report.spectrum is None else _spectrum_data(report.spectrum),
     }
 
@@ -79,16 +87,9 @@ def _set_data(
     pair: MetricsPair | None,
 ) -> dict[str, Any]:
     ind = report.ind_set
-    kept = np.searchsorted(np.sort(scored.regret), grid, side="right")
-    bins, _ = np.histogram(np.clip(scored.regret, edges[0], edges[-1]), edges)
-    data: dict[str, Any] = {
-        "name": scored.name,
-        "role": scored.role,
-        "count": len(scored),
-        "median": float(np.median(scored.regret)),
-        "kept": kept.tolist(),
-        "bins": bins.tolist(),
-    }
+    data: dict[str, Any] = {"name": scored.name, "role": scored.role, **_counts(scored.regret, grid, edges)}
+    if report.has_p_values:
+        data["pBins"] = _p_bins(p_values(report, scored))
     if report.has_depths:
         data["flaggedBy"] = flagged_by_depth(scored, grid, len(report.depths))
     if pair is not None and ind is not None:
@@ -100,6 +101,33 @@ def _set_data(
         if pair.baseline is not None:
             data["roc"]["baseline"] = _roc_data(ind.baseline, scored.baseline)
     return data
+
+
+def _calibration_data(
+    calibration: Threshold, grid: NDArray[np.float64], edges: NDArray[np.float64]
+) -> dict[str, Any]:
+    counts = _counts(calibration.scores, grid, edges)
+    return {"name": "Calibration", "role": "calibration", "rate": calibration.false_alarm_rate, **counts}
+
+
+def _counts(regret: NDArray[np.float64], grid: NDArray[np.float64], edges: NDArray[np.float64]) -> dict[str, Any]:
+    """Return how many samples each threshold keeps and each bin holds."""
+    bins, _ = np.histogram(np.clip(regret, edges[0], edges[-1]), edges)
+    return {
+        "count": len(regret),
+        "median": float(np.median(regret)),
+        "kept": np.searchsorted(np.sort(regret), grid, side="right").tolist(),
+        "bins": bins.tolist(),
+    }
+
+
+def _p_bins(values: NDArray[np.float64] | None) -> list[int] | None:
+    """Return how many p-values lie in each of ``P_BINS`` intervals of equal length, the right end included."""
+    if values is None:
+        return None
+    bins = np.ceil(values * P_BINS * (1 - _SLACK)).astype(np.int64) - 1
+    counts: list[int] = np.bincount(bins.clip(0, P_BINS - 1), minlength=P_BINS).tolist()
+    return counts
 
 
 def _roc_data(ind: Any, ood: Any) -> dict[str, list[float]]:

@@ -11,7 +11,6 @@ from pnml.io.decode import UndecodableError, read_image
 from pnml.io.images import open_images
 from pnml.io.score_table import read_scores
 from pnml.io.scores import STRANGEST
-from pnml.report.by_class import class_table
 from pnml.report.model import Report, ScoredSet
 from pnml.report.scored_layers import layers_of
 from pnml.report.thumbnails import extremes, thumbnail
@@ -22,7 +21,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from pnml.core.calibration import Threshold
+
 _BATCH = 256
+_ROUNDING = 1e-6  # relative, of a regret in float32
 
 
 def report_of_scores(
@@ -33,7 +35,8 @@ def report_of_scores(
     Args:
         path: a table written by ``pnml score``.
         images: the folder or parquet file that was scored, for the gallery.
-        detector: the detector it was scored with, for the threshold, the spectrum and the order of its layers.
+        detector: the detector it was scored with, for what its calibration lets expect, the spectrum and the order of
+            its layers.
         class_names: by class number.
     """
     table = read_scores(path)
@@ -48,12 +51,15 @@ def report_of_scores(
         probability=table.get("probability"),
         images=None if images is None else _thumbnails(images, ids, np.concatenate(extremes(table["regret"])), path),
         ids=ids,
+        p_value=table.get("p_value"),
+        is_ood=table.get("is_ood"),
         leverage=layers.leverage,
         strangest=layers.strangest,
     )
     facts = {"Scores": f"{path.name}, {len(scored):,} samples"}
     calibration = None if loaded is None else loaded.threshold
-    threshold, spectrum = _threshold(table) if calibration is None else calibration.value, None
+    if detector is not None and calibration is not None:
+        _check_decisions(path, table, detector, calibration)
     if calibration is not None and calibration.by is not None:
         own = sum(one.is_own for one in calibration.classes)
         facts["Threshold"] = f"by predicted class; {own:,} of {calibration.n_classes:,} classes have one of their own"
@@ -62,21 +68,18 @@ def report_of_scores(
     if images is not None:
         facts["Images"] = str(images)
     if detector is not None and loaded is not None:
-        spectrum = loaded.subspace.spectrum
         facts["Detector"] = (
             f"{detector.name}: {loaded.n_features:,} features, {loaded.n_classes:,} classes, fitted on "
             f"{loaded.subspace.count:,} samples, rank {loaded.subspace.rank:,}"
         )
-    names = tuple(class_names)
-    decided = "prediction" in table and "is_ood" in table
     return Report(
         title=f"Regret of {scored.name}",
         facts=facts,
         sets=(scored,),
-        by_class=class_table(table["prediction"], table["is_ood"], names, calibration) if decided else None,
-        class_names=names,
-        spectrum=spectrum,
-        threshold=threshold,
+        class_names=tuple(class_names),
+        spectrum=None if loaded is None else loaded.subspace.spectrum,
+        calibration=calibration,
+        threshold=_threshold(table) if calibration is None else None,
         layer_names=layers.names,
     )
 
@@ -92,6 +95,23 @@ def _threshold(table: dict[str, NDArray[Any]]) -> float | None:
     if not kept.size:
         return float(np.nextafter(table["regret"].min(), 0))
     return float(kept.max()) if not (flagged <= kept.max()).any() else None
+
+
+def _check_decisions(path: Path, table: dict[str, NDArray[Any]], detector: Path, calibration: Threshold) -> None:
+    """Raise ``ValueError`` if the detector decides otherwise than the table, beyond the rounding of a regret."""
+    if "is_ood" not in table or (calibration.by is not None and "prediction" not in table):
+        return
+    regret, prediction = table["regret"], table.get("prediction")
+    low, high = (calibration.is_ood(regret * (1 + step), prediction) for step in (-_ROUNDING, _ROUNDING))
+    wrong = np.flatnonzero((low == high) & (low != table["is_ood"]))
+    if wrong.size:
+        row = int(wrong[0])
+        found = "flagged" if table["is_ood"][row] else "not flagged"
+        raise ValueError(
+            f"{path} was not decided by the threshold of {detector}: {table['id'][row]!r} has a regret of "
+            f"{regret[row]:.6g} and is {found} in the table. Pass the detector that it was scored with, score again, or "
+            "leave out --detector"
+        )
 
 
 def _thumbnails(images: Path, ids: list[str], rows: NDArray[np.intp], path: Path) -> dict[int, NDArray[np.uint8]]:

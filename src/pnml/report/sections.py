@@ -5,29 +5,19 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from pnml.report.depth import DEFINITIONS, render_depths
+from pnml.report.by_class import render_classes
+from pnml.report.definitions import render_definitions, render_in_short
+from pnml.report.depth import render_depths
+from pnml.report.flagged import render_flagged
 from pnml.report.gallery import render_gallery
 from pnml.report.labels import label
 from pnml.report.tables import METRICS, metric_table, render_table
+from pnml.report.verdict import render_verdicts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pnml.report.model import Report
-
-_DEFINITIONS = {
-    "Regret": "The difference in log-loss, in nats, between the pNML prediction and a learner who knows the label. The "
-    "larger it is, the less the prediction can be trusted.",
-    "Threshold": "Samples with a larger regret are flagged as out-of-distribution; the others are kept.",
-    "TPR": "True positive rate: the share of in-distribution samples kept.",
-    "TNR": "True negative rate: the share of out-of-distribution samples flagged.",
-    "FPR": "False positive rate: the share of out-of-distribution samples kept, 100% − TNR.",
-    "AUROC": "The probability that a random out-of-distribution sample has a larger score than a random "
-    "in-distribution sample; 50% is chance.",
-    "TNR at TPR 95%": "TNR at the threshold that keeps 95% of the in-distribution samples.",
-    "Detection accuracy": "The largest mean of TPR and TNR over all thresholds.",
-}
-
 
 _SLIDER = """<div class="slider">
 <label for="threshold">Threshold</label>
@@ -42,8 +32,17 @@ def render_sections(report: Report) -> str:
     """Return all sections for which the report has contents."""
     parts = []
     if report.sets:
-        parts = [_overview(report), _scores(report), _classes(report), render_depths(report), _curves(report)]
-    return "\n".join([*parts, _metrics(report), _gallery(report), _facts(report), _definitions(report)])
+        parts = [
+            _overview(report),
+            _scores(report),
+            _p_values(report),
+            render_flagged(report),
+            render_depths(report),
+            render_classes(report),
+            _gallery(report),
+            _curves(report),
+        ]
+    return "\n".join([*filter(None, parts), _metrics(report), _facts(report), render_definitions(report)])
 
 
 def _overview(report: Report) -> str:
@@ -61,7 +60,9 @@ def _overview(report: Report) -> str:
     return f"""<section class="overview" aria-labelledby="overview-title">
 <h2 id="overview-title" class="visually-hidden">Summary</h2>
 {selection}
+{render_verdicts(report)}
 <div class="tiles">{_tiles(report)}</div>
+{render_in_short(report)}
 </section>"""
 
 
@@ -84,21 +85,25 @@ def _tiles(report: Report) -> str:
 
 def _scores(report: Report) -> str:
     """Return the histogram, the slider of the threshold and the rates of every set."""
+    named = [(str(number), one.role, one.name) for number, one in enumerate(report.sets)]
+    if report.calibration is not None:
+        named = [("calibration", "calibration", "Calibration"), *named]
     rows = "".join(
-        f'<tr data-set="{number}" class="{one.role}"><th scope="row"><span class="key"></span>{escape(one.name)}</th>'
+        f'<tr data-set="{key}" class="{kind}"><th scope="row"><span class="key"></span>{escape(name)}</th>'
         f'<td class="number rate"></td><td class="share"><span class="bar"><span></span></span></td>'
-        f'<td class="number flagged"></td></tr>\n'
-        for number, one in enumerate(report.sets)
+        f'<td class="number flagged"></td><td class="number count"></td></tr>\n'
+        for key, kind, name in named
     )
     return f"""<section class="panel" aria-labelledby="scores-title">
 <h2 id="scores-title">Regret and threshold</h2>
 <p class="legend" id="histogram-legend"></p>
 {_plot("histogram", "Histogram of the regrets", _SLIDER)}
-<div class="scroll" tabindex="0" role="region" aria-label="Rates of every set at this threshold">
+<div class="scroll" tabindex="0" role="region" aria-label="Share of every set that is flagged at this threshold">
 <table class="outcome">
 <caption>At this threshold</caption>
-<thead><tr><th scope="col">Set</th><th scope="col" class="number">Rate</th>
-<th scope="col" class="share">Share flagged</th><th scope="col" class="number">Flagged</th></tr></thead>
+<thead><tr><th scope="col">Set</th><th scope="col" class="number">Flagged, %</th>
+<th scope="col" class="share">Share flagged</th><th scope="col" class="number">Flagged</th>
+<th scope="col" class="number">Samples</th></tr></thead>
 <tbody>
 {rows}</tbody>
 </table>
@@ -106,12 +111,15 @@ def _scores(report: Report) -> str:
 </section>"""
 
 
-def _classes(report: Report) -> str:
-    if report.by_class is None:
+def _p_values(report: Report) -> str:
+    if not report.has_p_values:
         return ""
-    return f"""<section class="panel" aria-labelledby="classes-title">
-<h2 id="classes-title">Classes</h2>
-{render_table(report.by_class)}
+    return f"""<section class="panel" aria-labelledby="pvalues-title">
+<h2 id="pvalues-title">p-values</h2>
+<p class="muted">Samples like the calibration data spread evenly, along the dashed line. A heap at the left is strange \
+samples.</p>
+<p class="legend" id="pvalues-legend"></p>
+{_plot("pvalues", "Histogram of the p-values")}
 </section>"""
 
 
@@ -149,8 +157,6 @@ def _metrics(report: Report) -> str:
 
 
 def _gallery(report: Report) -> str:
-    if not report.sets:
-        return ""
     bars = any(one.leverage is not None for one in report.sets)
     note = "The small bars are the shares of the layers in the leverage, from input to output; the embedding is last."
     return f"""<section class="panel" aria-labelledby="gallery-title">
@@ -166,16 +172,6 @@ def _facts(report: Report) -> str:
     return f"""<section class="panel" aria-labelledby="run-title">
 <h2 id="run-title">Run details</h2>
 <dl class="facts">{_entries(report.facts)}</dl>
-</section>"""
-
-
-def _definitions(report: Report) -> str:
-    all_terms = report.has_metrics or report.tables
-    terms = _DEFINITIONS if all_terms else {name: _DEFINITIONS[name] for name in ("Regret", "Threshold")}
-    terms = {**terms, **(DEFINITIONS if report.has_depths else {})}
-    return f"""<section class="panel" aria-labelledby="definitions-title">
-<h2 id="definitions-title">Definitions</h2>
-<dl class="facts">{_entries(terms)}</dl>
 </section>"""
 
 

@@ -72,11 +72,11 @@ def metric_row(*columns: Metrics | None) -> tuple[float | None, ...]:
     return tuple(None if one is None else getattr(one, metric) for metric in METRICS for one in columns)
 
 
-def render_table(table: Table) -> str:
-    """Return a table as HTML; it scrolls horizontally on narrow screens."""
+def render_table(table: Table, key: str = "") -> str:
+    """Return a table as HTML, with the key of a colour before its title; it scrolls horizontally on narrow screens."""
     body = "".join(_row(table, row) for row in table.rows)
     note = f'<p class="muted">{escape(table.note)}</p>' if table.note else ""
-    return f"""<h3>{escape(table.title)}</h3>
+    return f"""<h3>{key}{escape(table.title)}</h3>
 <div class="scroll" tabindex="0" role="region" aria-label="{escape(table.title)}">
 <table>
 <thead>{_head(table)}</thead>

@@ -1,0 +1,119 @@
+"""The answer of the page: how many samples are flagged, how many were to be expected, and what the difference says."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from pnml.core.conformal import observed_interval
+from pnml.report.decisions import decisions, p_values
+
+if TYPE_CHECKING:
+    from pnml.core.calibration import Threshold
+    from pnml.report.model import Report, ScoredSet
+
+_CONFIDENCE = 0.95  # where no calibration names one
+
+_WORDS = {
+    "more": "this is not the data you calibrated on",
+    "fewer": "fewer than of the data you calibrated on",
+    "same": "consistent with the data you calibrated on",
+    "unsure": "more than expected, but the threshold was set on training rows, so this may be data of the same kind",
+}
+
+
+class Verdict(NamedTuple):
+    """What the share of flagged samples says.
+
+    Attributes:
+        kind: "more" or "fewer" than to be expected of the calibration data, the "same", "unsure" where more are flagged
+            but the threshold was not set on held-out data, "unknown" without a calibration.
+        sentence: the answer, in one sentence.
+        details: the numbers behind it.
+    """
+
+    kind: Literal["more", "fewer", "same", "unsure", "unknown"]
+    sentence: str
+    details: str
+
+
+def verdict(report: Report, scored: ScoredSet) -> Verdict | None:
+    """Return what the share of flagged samples says; None without a threshold.
+
+    Samples are called other data only if the confidence interval of their flagged share (Clopper and Pearson) lies
+    beyond the interval in which the false-alarm rate of the threshold lies.
+
+    >>> from pnml.core.calibration import calibrate
+    >>> from pnml.report import Report, ScoredSet
+    >>> new = ScoredSet(name="new", role="unlabelled", regret=np.arange(100) / 50)
+    >>> print(verdict(Report(title="", facts={}, sets=(new,), calibration=calibrate(np.arange(99) / 100)), new).sentence)
+    5% expected, 52.0% flagged: this is not the data you calibrated on.
+    """
+    decided = decisions(report, scored)
+    if decided is None:
+        return None
+    flagged, count, calibration = int(decided.sum()), len(scored), report.calibration
+    confidence = _CONFIDENCE if calibration is None else calibration.confidence
+    seen = observed_interval(flagged, count, confidence)
+    details = f"{flagged:,} of {count:,} samples; with {_percent(confidence)} confidence the share is {_range(seen)}."
+    share = f"{flagged / count:.1%} flagged"
+    if calibration is None:
+        return Verdict("unknown", f"{share}.", f"{details} How many to expect is not known without a calibration.")
+    kind = _kind(seen, calibration)
+    expected = (
+        f"Of data like the {calibration.count:,} calibration samples, this threshold flags "
+        f"{_range(calibration.interval)}."
+    )
+    sentence = f"{_percent(calibration.false_alarm_rate)} expected, {share}: {_WORDS[kind]}."
+    return Verdict(kind, sentence, f"{details} {expected}")
+
+
+def misses(report: Report, scored: ScoredSet) -> str:
+    """Return why out-of-distribution samples are not flagged; empty if all are, or without a calibration.
+
+    >>> from pnml.core.calibration import calibrate
+    >>> from pnml.report import Report, ScoredSet
+    >>> new = ScoredSet(name="new", role="out", regret=[0.6, 0.9, 0.91, 0.99])
+    >>> print(misses(Report(title="", facts={}, sets=(new,), calibration=calibrate(np.arange(99) / 100)), new))
+    3 of 4 are missed. To the network they are like what it knows: for half of them, 10% or more of the calibration samples
+    have a regret at least as large. Twice the false alarms, 10%, would catch 2 of them.
+    """
+    decided, found = decisions(report, scored), p_values(report, scored)
+    if scored.role != "out" or decided is None or found is None or report.calibration is None or decided.all():
+        return ""
+    missed, twice = found[~decided], 2 * report.calibration.false_alarm_rate
+    more = f"{int((missed <= twice).sum()):,}" if (missed <= twice).any() else "none"
+    return (
+        f"{len(missed):,} of {len(scored):,} are missed. To the network they are like what it knows: for half of them, "
+        f"{np.median(missed):.0%} or more of the calibration samples have a regret at least as large. Twice the false "
+        f"alarms, {_percent(twice)}, would catch {more} of them."
+    )
+
+
+def render_verdicts(report: Report) -> str:
+    """Return the answer for every set; the script shows that of the selected set and of the in-distribution set."""
+    found = [(number, one, verdict(report, one)) for number, one in report.numbered_sets]
+    return "\n".join(
+        f'<div class="verdict of-set {answer.kind}" data-set="{number}"><p class="set-name">{escape(one.name)}</p>'
+        f'<p class="answer">{escape(answer.sentence)}</p>'
+        f'<p class="muted">{escape(" ".join(filter(None, (answer.details, misses(report, one)))))}</p></div>'
+        for number, one, answer in found
+        if answer is not None
+    )
+
+
+def _kind(seen: tuple[float, float], calibration: Threshold) -> Literal["more", "fewer", "same", "unsure"]:
+    low, high = calibration.interval
+    if seen[0] > high:
+        return "more" if calibration.source == "held-out" else "unsure"
+    return "fewer" if seen[1] < low else "same"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.4g}%"
+
+
+def _range(interval: tuple[float, float]) -> str:
+    return f"{interval[0]:.1%} to {interval[1]:.1%}"
