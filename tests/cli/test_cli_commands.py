@@ -141,6 +141,7 @@ def test_score_writes_what_the_detector_computes(suffix: str, calibrated: bool, 
         np.testing.assert_allclose(table[name], expected[name], rtol=1e-5, atol=1e-7)
     assert sorted(file.name for file in out.parent.iterdir()) == [out.name]
     assert f"scored 100 rows of {files / 'new.npy'} into {out}" in said
+    assert said.endswith(f"to look at them: pnml report {out} --detector {path}\n")
     for word, share in {"min": 0, "median": 0.5, "max": 1}.items():
         regret = np.quantile(expected["regret"], share, method="inverted_cdf")
         assert number_after(word, said) == pytest.approx(regret, abs=1e-5, rel=1e-3)

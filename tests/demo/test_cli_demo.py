@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typer.testing import Result
 
+    from pnml.report import ScoredSet
+
     from .conftest import CommandRun
 
 
@@ -78,7 +80,7 @@ def test_report_contains_every_set_and_the_credits(command_run: CommandRun) -> N
 def test_as_report_contains_the_result(result: package.DemoResult) -> None:
     report = package.as_report(result)
     assert [one.role for one in report.sets] == ["in"] + ["out"] * len(result.ood)
-    assert report.threshold == result.threshold.value
+    assert report.calibration is result.threshold
     assert report.spectrum is not None
     assert report.spectrum.shape == (64,)
     assert report.class_names[9] == "truck"
@@ -87,26 +89,44 @@ def test_as_report_contains_the_result(result: package.DemoResult) -> None:
     assert f"{float(result.training['test_accuracy']):.2f}" in report.facts["Test accuracy"]
 
 
-def test_examples_are_the_most_confident_images(result: package.DemoResult) -> None:
-    examples = " ".join(text.examples(result).split())
+def shown(result: package.DemoResult, one: ScoredSet, *, flagged: bool, words: str) -> None:
+    """Check what is said about the most confident image that is flagged, or that is not."""
+    assert one.probability is not None
+    assert one.prediction is not None
+    assert one.ids is not None
+    assert one.strangest is not None
+    rows = np.flatnonzero((one.regret > result.threshold.value) == flagged)
+    row = rows[np.argmax(one.probability[rows])]
+    start = re.escape(f"{one.ids[row]}: '{result.classes[one.prediction[row]]}' with probability")
+    layer = re.escape(f", strangest in {('the embedding', *result.detector.layer_names)[one.strangest[row]]}")
+    pattern = rf"{start} (?:over )?([\d.]+)%; regret ([\d.e-]+), p-value ([\d.e-]*\d){layer if flagged else '[.]'}"
+    (found,) = re.findall(pattern, words)
+    above = result.threshold.scores >= one.regret[row] * (1 - 1e-6)
+    assert float(found[0]) == pytest.approx(100 * one.probability[row], abs=0.11)
+    assert float(found[1]) == pytest.approx(one.regret[row], rel=0.05)
+    assert float(found[2]) == pytest.approx((1 + above.sum()) / (1 + len(above)), rel=0.5)
+
+
+def test_catches_are_the_most_confident_flagged_images(result: package.DemoResult) -> None:
+    words = " ".join(text.catches(result).split())
     for one in result.ood:
-        assert one.probability is not None
-        assert one.prediction is not None
-        assert one.ids is not None
-        row = int(np.argmax(one.probability))
-        start = re.escape(f"{one.ids[row]}: '{result.classes[one.prediction[row]]}' with probability")
-        decided = r"(not )?flagged(?:, strangest in (the embedding|[\w.]+))?"
-        pattern = rf"{start} (?:over )?([\d.]+)%; regret ([\d.e-]+), p-value ([\d.e-]+), {decided}"
-        (found,) = re.findall(pattern, examples)
-        above = result.threshold.scores >= one.regret[row] * (1 - 1e-6)
-        assert float(found[0]) == pytest.approx(100 * one.probability[row], abs=0.11)
-        assert float(found[1]) == pytest.approx(one.regret[row], rel=0.05)
-        assert float(found[2]) == pytest.approx((1 + above.sum()) / (1 + len(above)), rel=0.5)
-        is_flagged = bool(one.regret[row] > result.threshold.value)
-        assert (found[3] == "") == is_flagged
-        assert one.strangest is not None
-        strangest = ("the embedding", *result.detector.layer_names)[one.strangest[row]]
-        assert found[4] == (strangest if is_flagged else "")
+        shown(result, one, flagged=True, words=words)
+
+
+def test_misses_are_counted_and_come_after_the_catches(result: package.DemoResult, command_run: CommandRun) -> None:
+    words = " ".join(text.misses(result).split())
+    for one in result.ood:
+        missed = int((one.regret <= result.threshold.value).sum())
+        assert (f"{one.name}: {missed} of {len(one)} are missed." in words) == (missed > 0)
+        if missed:
+            shown(result, one, flagged=False, words=words)
+    printed = command_run.output.stdout
+    assert printed.index("Caught.") < printed.index("Missed, and why:")
+
+
+def test_nothing_missed_is_said_in_one_line(result: package.DemoResult) -> None:
+    caught = [one for one in result.ood if (one.regret > result.threshold.value).all()]
+    assert text.misses(result._replace(ood=caught)) == "None of them is missed."
 
 
 def test_decision_contains_the_shares_flagged(result: package.DemoResult) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pnml.core.calibration import calibrate
 from pnml.report import Report, ScoredSet, Table
 
 CLASSES = ("ant", "bee <b>", "cat")
@@ -85,3 +86,20 @@ def page_data_of(page: str) -> Any:
     """Return the data of the page's script."""
     (data,) = re.findall(r'<script type="application/json" id="page-data">(.*?)</script>', page, re.DOTALL)
     return json.loads(data)
+
+
+def calibrated(**kwargs: Any) -> Report:
+    """Return a report of a known, a strange and an unlabelled set with ids and layers, and of a calibration."""
+    rng = np.random.default_rng(6)
+
+    def named(name: str, role: Any, centre: float, count: int, seed: int) -> ScoredSet:
+        ids = [f"{name}-{number}.png" for number in range(count)]
+        prediction = np.random.default_rng(seed).integers(0, 3, count)
+        return scored(
+            name, role, centre, count, seed, ids=ids, strangest=rng.integers(0, 5, count), prediction=prediction
+        )
+
+    sets = named("known", "in", -3, 200, 0), named("strange", "out", -1.5, 90, 1), named("new", "unlabelled", -2, 70, 2)
+    contents = {"title": "Calibrated", "facts": {}, "sets": sets, "class_names": ("ant", "bee", "cat")}
+    known = calibrate(np.exp(rng.normal(-3, 0.7, 400)), predictions=rng.integers(0, 3, 400))
+    return Report(**{**contents, "layer_names": LAYERS, "calibration": known, **kwargs})

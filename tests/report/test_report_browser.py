@@ -13,7 +13,7 @@ from sklearn.metrics import roc_auc_score
 
 from pnml.report import Report, ScoredSet, Table, write_report
 
-from .factories import comparison, layered, scored, unlabelled
+from .factories import calibrated, comparison, layered, scored, unlabelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,13 +105,12 @@ def rate(page: Page, row: int) -> float:
 
 
 def check_rates(page: Page, report: Report) -> None:
-    """Check the TPR or TNR and the number flagged of every set at the displayed threshold."""
+    """Check the share and the number of every set that are flagged at the displayed threshold."""
     threshold = page.evaluate("data.grid[state.step]")
     for row, one in enumerate(report.sets):
-        kept = np.mean([value <= threshold for value in one.regret])
-        expected = kept if one.role == "in" else 1 - kept
-        assert rate(page, row) == pytest.approx(100 * expected, abs=0.051)
         flagged = sum(value > threshold for value in one.regret)
+        assert rate(page, row) == pytest.approx(100 * flagged / len(one), abs=0.051)
+        assert text_of(page, f".outcome tr[data-set='{row}'] .count") == f"{len(one):,}"
         assert text_of(page, f".outcome tr[data-set='{row}'] .flagged") == f"{flagged:,}"
 
 
@@ -119,7 +118,7 @@ def test_slider_changes_rates_by_keyboard(window: Page, compared: Path) -> None:
     report = comparison()
     with opened(window, compared) as page:
         check_rates(page, report)
-        assert rate(page, 0) == pytest.approx(95.0, abs=0.2)
+        assert rate(page, 0) == pytest.approx(5.0, abs=0.2)
         rates = {rate(page, 0)}
         page.locator("#threshold").focus()
         for key, times in (("ArrowRight", 10), ("PageUp", 1), ("PageDown", 4), ("Home", 1), ("End", 1)):
@@ -128,14 +127,14 @@ def test_slider_changes_rates_by_keyboard(window: Page, compared: Path) -> None:
             check_rates(page, report)
             rates.add(rate(page, 0))
         assert len(rates) == 5
-        assert rate(page, 0) == 100.0
+        assert rate(page, 0) == 0.0
         assert page.evaluate("data.grid[state.step]") == max(one.regret.max() for one in report.sets)
         text = page.locator("#threshold").get_attribute("aria-valuetext")
         assert text is not None
-        assert text.endswith("nats: keeps 100.0% of known, flags 0.0% of far")
+        assert text.endswith("nats: flags 0.0% of known, 0.0% of far")
         page.locator("#reset").click()
         check_rates(page, report)
-        assert rate(page, 0) == pytest.approx(95.0, abs=0.2)
+        assert rate(page, 0) == pytest.approx(5.0, abs=0.2)
         assert page.locator("#reset").is_disabled()
 
 
@@ -266,6 +265,7 @@ def reports() -> dict[str, Report]:
         "in only": only_in,
         "all the same": Report(title="W" * 80, facts={"Command": "W" * 200}, sets=(same,)),
         "mixed": Report(title="Mixed", facts={}, sets=mixed),
+        "calibrated": calibrated(),
     }
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from scipy import stats
 from typer.testing import CliRunner, Result
 
 from pnml.cli import app
@@ -59,7 +60,7 @@ def test_read_scores_returns_what_was_written(
     path = tmp_path / f"scores{suffix}"
     score_writer(path)(path, [{name: column[:25] for name, column in table.items()}])
     found = read_scores(path)
-    assert found.keys() == table.keys() - {"p_value"}
+    assert found.keys() == table.keys()
     for name, column in found.items():
         np.testing.assert_array_equal(column, table[name][:25])
 
@@ -125,6 +126,51 @@ def test_report_of_scores_alone_keeps_the_decisions_of_the_table(
         assert found["origin"] == "calibrated"
 
 
+def test_report_says_what_the_calibration_lets_expect(
+    tmp_path: Path, table: dict[str, np.ndarray[Any, Any]], detector: Detector
+) -> None:
+    scores, out = tmp_path / "scores.csv", tmp_path / "report.html"
+    score_writer(scores)(scores, [table])
+    detector.save(tmp_path / "detector.safetensors")
+    done = call(scores, "--detector", tmp_path / "detector.safetensors", "--out", out)
+    assert (done.exit_code, done.stderr) == (0, "")
+    page = out.read_text(encoding="utf-8")
+    assert detector.threshold is not None
+    low, high = stats.beta(40, 161).interval(0.95)
+    assert f"20% expected, {table['is_ood'].mean():.1%} flagged: " in page
+    assert f"Of data like the 200 calibration samples, this threshold flags {low:.1%} to {high:.1%}." in page
+    assert page_data_of(page)["calibration"]["count"] == 200
+    alone = call(scores, "--out", out)
+    assert "without --detector the page cannot say how many flagged samples to expect" in alone.stderr
+    assert "How many to expect is not known" in out.read_text(encoding="utf-8")
+
+
+def test_detector_that_decides_otherwise_is_refused(
+    tmp_path: Path, table: dict[str, np.ndarray[Any, Any]], detector: Detector
+) -> None:
+    scores = tmp_path / "scores.csv"
+    score_writer(scores)(scores, [table])
+    detector.calibrate(np.random.default_rng(0).normal(size=(200, 5)), false_alarm_rate=0.01)
+    detector.save(tmp_path / "detector.safetensors")
+    done = call(scores, "--detector", tmp_path / "detector.safetensors", "--out", tmp_path / "report.html")
+    assert done.exit_code == 1
+    said = " ".join(done.stderr.split())
+    assert "was not decided by the threshold of" in said
+    assert "is flagged in the table. Pass the detector that it was scored with, score again, or leave out" in said
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_regret_at_the_threshold_may_be_rounded(tmp_path: Path, detector: Detector) -> None:
+    assert detector.threshold is not None
+    value = np.float32(detector.threshold.value)
+    table = {"id": ["a", "b"], "regret": [value, value], "is_ood": [True, False]}
+    scores = tmp_path / "scores.csv"
+    score_writer(scores)(scores, [{name: np.array(column) for name, column in table.items()}])
+    detector.save(tmp_path / "detector.safetensors")
+    done = call(scores, "--detector", tmp_path / "detector.safetensors", "--out", tmp_path / "report.html")
+    assert done.exit_code == 0, done.output
+
+
 def test_default_threshold_keeps_95_percent(tmp_path: Path) -> None:
     path = tmp_path / "scores.csv"
     path.write_text("id,regret\n" + "".join(f"{n},{n / 100}\n" for n in range(100)), encoding="utf-8")
@@ -132,7 +178,7 @@ def test_default_threshold_keeps_95_percent(tmp_path: Path) -> None:
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     found = page_data_of(page)
     assert found["grid"][found["start"]] == 0.94
-    assert "<b>" not in page.split("<script")[0]
+    assert 'class="prediction"' not in page
     assert 'title="99">99</span>' in page
 
 
@@ -148,7 +194,7 @@ def test_images_in_parquet_are_found_by_row_number(tmp_path: Path) -> None:
     done = call(scores, "--images", tmp_path / "new.parquet", "--out", tmp_path / "report.html")
     assert done.exit_code == 0, done.output
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert page.index("2 of new.parquet") < page.index("0 of new.parquet")
+    assert page.index("0 of new.parquet") < page.index("2 of new.parquet")
 
 
 @pytest.mark.parametrize(

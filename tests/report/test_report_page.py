@@ -19,11 +19,12 @@ from PIL import Image
 from sklearn.metrics import auc, roc_auc_score, roc_curve
 
 from pnml.report import Report, ScoredSet, Table, write_report
+from pnml.report.definitions import LINKS
 from pnml.report.page import render
-from pnml.report.page_data import BINS, STEPS
+from pnml.report.page_data import BINS, P_BINS, STEPS
 from pnml.report.thumbnails import GALLERY, extremes
 
-from .factories import NASTY, comparison, page_data_of, scored, unlabelled
+from .factories import NASTY, calibrated, comparison, page_data_of, scored, unlabelled
 
 
 class Page(HTMLParser):
@@ -86,11 +87,16 @@ def test_page_is_well_formed_for_any_text(name: str, fact: str) -> None:
 
 
 def test_page_loads_no_external_resources(text: str) -> None:
+    links = {link.address for link in LINKS.values()}
     for tag, attributes in Page(text).tags:
         assert not attributes.keys() & {"srcset", "action", "formaction", "data", "poster"}
         for name in {"src", "href"} & attributes.keys():
-            assert str(attributes[name]).startswith("data:"), (tag, name)
+            address = str(attributes[name])
+            is_link = tag == "a" and (address in links or address.startswith("#"))  # which a reader has to follow
+            assert is_link or address.startswith("data:"), (tag, name)
         assert not [name for name in attributes if name.startswith("on") or name == "style"]
+    for address in links:
+        text = text.replace(f'href="{address}"', "")
     assert not re.search(r"@import|url\((?!#)|https?://(?!www\.w3\.org/2000/svg)", text)
 
 
@@ -152,12 +158,60 @@ def test_kept_counts_are_exact_at_every_threshold(text: str) -> None:
     assert max(data["count"] - data["kept"][-1] for data in found["sets"]) == 0
 
 
+def test_calibration_scores_are_counted_like_those_of_a_set() -> None:
+    report = calibrated()
+    assert report.calibration is not None
+    found, scores = page_data_of(render(report)), report.calibration.scores
+    data, edges = found["calibration"], found["edges"]
+    assert found["grid"][found["start"]] == report.calibration.value
+    assert data["rate"] == 0.05
+    assert data["kept"] == [int((scores <= threshold).sum()) for threshold in found["grid"]]
+    inner = [int(((scores >= low) & (scores < high)).sum()) for low, high in pairwise(edges)][1:-1]
+    assert data["bins"][1:-1] == inner
+    assert sum(data["bins"]) == data["count"] == 400
+
+
+def test_p_values_are_counted_in_twenty_intervals() -> None:
+    report = calibrated()
+    assert report.calibration is not None
+    known = report.calibration.scores
+    for one, data in zip(report.sets, page_data_of(render(report))["sets"], strict=True):
+        expected = [0] * P_BINS
+        for value in one.regret:
+            count = 1 + int((known >= value).sum())
+            expected[-(-count * P_BINS // (1 + len(known))) - 1] += 1  # in whole numbers: no rounding
+        assert data["pBins"] == expected
+
+
+def test_given_p_values_and_decisions_need_no_calibration() -> None:
+    one = scored("new", "unlabelled", -1, 3, 0, p_value=[0.05, 0.15, 1.0], is_ood=[True, False, False])
+    page = render(Report(title="", facts={}, sets=(one,)))
+    data = page_data_of(page)
+    assert data["calibration"] is None
+    assert [number for number, count in enumerate(data["sets"][0]["pBins"]) if count] == [0, 2, 19]
+    assert 'id="pvalues"' in page
+    assert "33.3% flagged." in page
+
+
+@pytest.mark.parametrize(
+    ("report", "words"), [(calibrated(), ("Regret", "p-value", "TNR")), (unlabelled(), ("Regret",))]
+)
+def test_words_are_explained_in_one_line_with_links(report: Report, words: tuple[str, ...]) -> None:
+    page = render(report)
+    lines = re.findall(r'<li><b>(.*?)</b>: (.*?) <a href="#(.*?)">More</a></li>', page)
+    assert tuple(name for name, _, _ in lines) == words
+    for name, text, anchor in lines:
+        assert len(text) < 120
+        (definition,) = re.findall(rf'<div id="{anchor}"><dt>{name}</dt><dd>(.*?)</dd></div>', page)
+        assert f'<a href="{LINKS[name].address}"' in definition
+
+
 @pytest.mark.parametrize(
     ("report", "origin"),
     [
-        (comparison(), "keeps 95% of known"),
+        (comparison(), "flags 5% of known"),
         (comparison(threshold=0.123), "calibrated"),
-        (unlabelled(), "keeps 95% of all samples"),
+        (unlabelled(), "flags 5% of all samples"),
     ],
 )
 def test_initial_threshold(report: Report, origin: str) -> None:
@@ -218,10 +272,10 @@ def test_table_contains_the_mean_over_sets(text: str) -> None:
 def test_gallery_contains_the_extremes_with_predictions(text: str) -> None:
     report = comparison()
     ind = report.sets[0]
-    gallery = text.split('<section class="set-gallery')[1]
+    gallery = text.split('<section class="set-gallery')[3]  # the out-of-distribution sets come first
     cards = re.findall(r'<li class="sample" data-regret="([^"]+)">(.*?)</li>', gallery, re.DOTALL)
     order = np.argsort(ind.regret, kind="stable")
-    rows = [*order[:GALLERY], *order[::-1][:GALLERY]]
+    rows = [*order[::-1][:GALLERY], *order[:GALLERY]]
     assert [float(regret) for regret, _ in cards] == ind.regret[rows].tolist()
     names = ["ant", "bee &lt;b&gt;", "cat", "class 3"]
     assert ind.prediction is not None

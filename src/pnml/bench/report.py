@@ -13,7 +13,8 @@ from pnml.bench.saved_scores import SavedScores, load_scores, saved_scores_path
 from pnml.bench.store import load_study
 from pnml.bench.summary import absent, notes
 from pnml.report.labels import label
-from pnml.report.model import Report, Table
+from pnml.report.model import Report
+from pnml.report.table import Table
 from pnml.report.tables import metric_columns, metric_row, metrics_by_set
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ def demo(
     comparison = compare(result)
     typer.echo(text.introduction(result))
     Console(width=80).print(as_table(comparison))
-    paragraphs = (text.missing_textures(), text.decision(result), text.examples(result))
+    paragraphs = (text.missing_textures(), text.decision(result), text.catches(result), text.misses(result))
     typer.echo("\n\n".join(filter(None, paragraphs)) + "\n")
     path = write_report(as_report(result), out / "report.html")
     typer.echo(f"Open the report in a browser: {path}")

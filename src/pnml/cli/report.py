@@ -50,8 +50,8 @@ def report(
 ) -> Facts:
     """Write one HTML page that works offline: whether these are the data you calibrated on, and which samples are not.
 
-    It has the share of flagged samples beside the expected one, histograms with a threshold to move, p-values, shares by
-    predicted class, the flagged samples to download, and pictures; with labels of what is known also metrics and ROC.
+    It has the share of flagged samples beside the expected one, histograms with a threshold to move, p-values, shares
+    by predicted class, the flagged samples to download, and pictures; of benchmark results also metrics and ROC.
 
     Of scores with a detector of several layers, it shows which depth of the network gave flagged samples away; with
     `pnml score --by-layer` also the shares of all layers in every picture.

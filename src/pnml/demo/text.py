@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pnml.demo.images import TEXTURES, texture_files
+from pnml.demo.report import as_report
+from pnml.report.verdict import misses as why_missed
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from pnml.demo.scoring import DemoResult
     from pnml.report import ScoredSet
 
@@ -33,10 +37,23 @@ def missing_textures() -> str:
     return f"Left out because scikit-image is not installed: crops of {', '.join(TEXTURES)}."
 
 
-def examples(result: DemoResult) -> str:
-    """Return the prediction, the regret and the strangest layer of the most confident image of each kind."""
-    lines = [fill(_example(result, one), 79, initial_indent="- ", subsequent_indent="  ") for one in result.ood]
-    return "\n".join(["The image of each kind with the largest probability:", *lines])
+def catches(result: DemoResult) -> str:
+    """Return, of the flagged images of each kind, the one that the network is most sure of."""
+    flagged = {one.name: (one, result.threshold.is_ood(one.regret)) for one in result.ood}
+    lines = [_item(_example(result, one, is_ood)) for one, is_ood in flagged.values() if is_ood.any()]
+    return "\n".join(["Caught. The flagged image of each kind that the network is most sure of:", *lines])
+
+
+def misses(result: DemoResult) -> str:
+    """Return how many images of each kind are not flagged, why, and the one that the network is most sure of."""
+    report, lines = as_report(result), []
+    for one in result.ood:
+        is_missed = ~result.threshold.is_ood(one.regret)
+        if is_missed.any():
+            lines.append(
+                _item(f"{one.name}: {why_missed(report, one)} For example, {_example(result, one, is_missed)}.")
+            )
+    return "\n".join(["Missed, and why:", *lines]) if lines else "None of them is missed."
 
 
 def decision(result: DemoResult) -> str:
@@ -50,8 +67,9 @@ def decision(result: DemoResult) -> str:
     )
 
 
-def _example(result: DemoResult, images: ScoredSet) -> str:
-    row = int(np.argmin(np.asarray(images.baseline)))
+def _example(result: DemoResult, images: ScoredSet, which: NDArray[np.bool_]) -> str:
+    """Return the prediction, the regret and the strangest layer of one of some images: the most confident one."""
+    row = int(np.argmin(np.where(which, np.asarray(images.baseline), np.inf)))
     caption, prediction, probability, regret, p_value, is_ood = (
         np.asarray(column)[row]
         for column in (
@@ -63,10 +81,10 @@ def _example(result: DemoResult, images: ScoredSet) -> str:
             result.threshold.is_ood(images.regret),
         )
     )
+    layer = f", strangest in {_strangest_layer(result, images, row)}" if is_ood else ""
     return (
-        f"{caption}: {result.classes[prediction]!r} with probability {_percent(probability)}; "
-        f"regret {regret:.2g}, p-value {p_value:.1g}, "
-        f"{f'flagged, strangest in {_strangest_layer(result, images, row)}' if is_ood else 'not flagged'}"
+        f"{caption}: {result.classes[prediction]!r} with probability {_percent(probability)}; regret {regret:.2g}, "
+        f"p-value {p_value:.1g}{layer}"
     )
 
 
@@ -82,6 +100,10 @@ def _percent(share: float) -> str:
     ('98.2%', 'over 99.9%')
     """
     return "over 99.9%" if share > 0.999 else f"{share:.1%}"
+
+
+def _item(text: str) -> str:
+    return fill(text, 79, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _paragraph(text: str) -> str:

@@ -32,8 +32,7 @@ _ROWS_AT_ONCE = 1 << 16
 
 @names_its_file
 def read_scores(path: Path) -> dict[str, NDArray[Any]]:
-    r"""Return ids (as text), regrets and, where the table has them, predictions, probabilities, p-values, decisions,
-    layers.
+    r"""Return ids (as text), regrets and, where the table has them, the other columns that ``pnml score`` writes.
 
     The table is a .csv or .parquet file, or a folder of .parquet files.
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from pnml.core.conformal import observed_interval
 from pnml.report.decisions import decisions
-from pnml.report.model import Table
+from pnml.report.table import Table
 from pnml.report.tables import render_table
 
 if TYPE_CHECKING:

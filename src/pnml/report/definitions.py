@@ -18,40 +18,34 @@ class Link(NamedTuple):
     address: str
 
 
-PAPER = Link("the paper", "https://arxiv.org/abs/2110.09246")
-CONFORMAL = Link("conformal p-values", "https://arxiv.org/abs/2104.08279")
-RATES = Link("sensitivity and specificity", "https://en.wikipedia.org/wiki/Sensitivity_and_specificity")
-_ROC = Link("receiver operating characteristic", "https://en.wikipedia.org/wiki/Receiver_operating_characteristic")
-
 _IN_SHORT = {
     "Regret": "what the answer may cost beyond the best possible one, in nats: the larger, the less it can be trusted.",
     "p-value": "the share of calibration samples that are at least as strange: small means strange.",
     "TNR": "true negative rate, the share of out-of-distribution samples that are flagged: the larger, the better.",
 }
 
-_TERMS: dict[str, tuple[str, Link | None]] = {
-    "Regret": (
-        "The difference in log-loss, in nats, between the pNML prediction and a learner who knows the label. The "
-        "larger it is, the less the prediction can be trusted.",
-        PAPER,
-    ),
-    "p-value": (
-        "The share of calibration samples with a regret at least as large, the sample itself counted. Samples like the "
-        "calibration data have p-values spread evenly from 0 to 1.",
-        CONFORMAL,
-    ),
-    "Threshold": ("Samples with a larger regret are flagged as out-of-distribution; the others are kept.", None),
-    "TPR": ("True positive rate: the share of in-distribution samples kept.", RATES),
-    "TNR": ("True negative rate: the share of out-of-distribution samples flagged.", RATES),
-    "FPR": ("False positive rate: the share of out-of-distribution samples kept, 100% − TNR.", RATES),
-    "AUROC": (
-        "The probability that a random out-of-distribution sample has a larger score than a random in-distribution "
-        "sample; 50% is chance.",
-        _ROC,
-    ),
-    "TNR at TPR 95%": ("TNR at the threshold that keeps 95% of the in-distribution samples.", None),
-    "Detection accuracy": ("The largest mean of TPR and TNR over all thresholds.", None),
+_TERMS = {
+    "Regret": "The difference in log-loss, in nats, between the pNML prediction and a learner who knows the label. The "
+    "larger it is, the less the prediction can be trusted.",
+    "p-value": "The share of calibration samples with a regret at least as large, the sample itself counted. Samples "
+    "like the calibration data have p-values spread evenly from 0 to 1.",
+    "Threshold": "Samples with a larger regret are flagged as out-of-distribution; the others are kept.",
+    "TPR": "True positive rate: the share of in-distribution samples kept.",
+    "TNR": "True negative rate: the share of out-of-distribution samples flagged.",
+    "FPR": "False positive rate: the share of out-of-distribution samples kept, 100% − TNR.",
+    "AUROC": "The probability that a random out-of-distribution sample has a larger score than a random "
+    "in-distribution sample; 50% is chance.",
+    "TNR at TPR 95%": "TNR at the threshold that keeps 95% of the in-distribution samples.",
+    "Detection accuracy": "The largest mean of TPR and TNR over all thresholds.",
 }
+
+LINKS = {
+    "Regret": Link("the paper", "https://arxiv.org/abs/2110.09246"),
+    "p-value": Link("conformal p-values", "https://arxiv.org/abs/2104.08279"),
+    "TNR": Link("sensitivity and specificity", "https://en.wikipedia.org/wiki/Sensitivity_and_specificity"),
+    "AUROC": Link("ROC curves", "https://en.wikipedia.org/wiki/Receiver_operating_characteristic"),
+}
+"""Where to read on."""
 
 
 def render_in_short(report: Report) -> str:
@@ -67,10 +61,9 @@ def render_in_short(report: Report) -> str:
 def render_definitions(report: Report) -> str:
     """Return the definitions of all words that the page uses."""
     terms = {name: _TERMS[name] for name in _known(report)}
-    depths: dict[str, tuple[str, Link | None]] = {name: (text, None) for name, text in DEPTHS.items()}
     entries = "".join(
-        f'<div id="{_anchor(name)}"><dt>{escape(name)}</dt><dd>{escape(text)}{_link(link)}</dd></div>\n'
-        for name, (text, link) in {**terms, **(depths if report.has_depths else {})}.items()
+        f'<div id="{_anchor(name)}"><dt>{escape(name)}</dt><dd>{escape(text)}{_link(name)}</dd></div>\n'
+        for name, text in {**terms, **(DEPTHS if report.has_depths else {})}.items()
     )
     return f"""<section class="panel" aria-labelledby="definitions-title">
 <h2 id="definitions-title">Definitions</h2>
@@ -89,7 +82,8 @@ def _anchor(name: str) -> str:
     return "definition-" + "".join(letter if letter.isalnum() else "-" for letter in name.lower())
 
 
-def _link(link: Link | None) -> str:
-    if link is None:
+def _link(name: str) -> str:
+    if name not in LINKS:
         return ""
-    return f' <a href="{escape(link.address)}" rel="noopener noreferrer">Read on: {escape(link.text)}</a>'
+    text, address = LINKS[name]
+    return f' <a href="{escape(address)}" rel="noopener noreferrer">Read on: {escape(text)}</a>'

@@ -75,7 +75,7 @@ def as_csv(headings: list[str], rows: list[list[str]]) -> str:
     a.png,0.5
     """
     file = StringIO()
-    writer = csv.writer(file, lineterminator="\n")
+    writer = csv.writer(file)  # lines end in CR LF, so that either of them inside of an id is quoted
     writer.writerows([headings, *([_harmless(text) for text in row] for row in rows)])
     return file.getvalue()
 
@@ -85,14 +85,16 @@ def _of_set(report: Report, number: int, scored: ScoredSet) -> str:
     if decided is None or scored.ids is None:
         return ""
     flagged, rows = int(decided.sum()), flagged_rows(scored.regret, decided)
-    opening = f'<div class="of-set {scored.role}" data-set="{number}"><h3><span class="key"></span>{escape(scored.name)}'
+    opening = (
+        f'<div class="of-set {scored.role}" data-set="{number}"><h3><span class="key"></span>{escape(scored.name)}'
+    )
     if not flagged:
         return f"{opening}</h3><p>No sample is flagged.</p></div>"
     headings, texts = flagged_table(report, scored, rows)
     encoded = base64.b64encode(as_csv(headings, texts).encode("utf-8", "backslashreplace")).decode("ascii")
     which = f"all {flagged:,}" if flagged <= MOST else f"the {MOST:,} strangest of {flagged:,}"
     head = "".join(f'<th scope="col">{_TITLES[name]}</th>' for name in headings)
-    body = "".join(_row(headings, row) for row in texts[:SHOWN])
+    body = "".join(_row(row) for row in texts[:SHOWN])
     shown = "" if flagged <= SHOWN else f", the first {SHOWN}"
     return f"""{opening}</h3>
 <p><a class="download" download="flagged-{number}.csv" href="data:text/csv;charset=utf-8;base64,{encoded}">Download \
@@ -114,7 +116,7 @@ _TITLES = {
 }
 
 
-def _row(headings: list[str], texts: list[str]) -> str:
+def _row(texts: list[str]) -> str:
     first, *others = (escape(text) for text in texts)
     return f'<tr><th scope="row">{first}</th>{"".join(f"<td>{text}</td>" for text in others)}</tr>\n'
 

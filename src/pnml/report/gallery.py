@@ -19,16 +19,17 @@ def render_gallery(report: Report) -> str:
 
 def _set_gallery(report: Report, number: int, scored: ScoredSet) -> str:
     most, least = extremes(scored.regret)
-    kinds = [("Least trusted", "largest regret", least), ("Most trusted", "smallest regret", most)]
+    groups = [("Least trusted", "largest regret", least), ("Most trusted", "smallest regret", most)]
     parts = [
-        f'<h4>{title} <span class="muted">{order} first</span></h4>\n<ul class="cards">\n{cards}</ul>'
-        for title, order, rows in kinds
+        f'<h4>{heading} <span class="muted">{order} first</span></h4>\n<ul class="cards">\n{cards}</ul>'
+        for heading, order, rows in groups
         if (cards := "".join(_card(report, scored, int(row)) for row in rows))
     ]
+    kinds, title = f"set-gallery of-set {scored.role}", f"gallery-{number}"
     return "\n".join(
         [
-            f'<section class="set-gallery of-set {scored.role}" data-set="{number}" aria-labelledby="gallery-{number}">',
-            f'<h3 id="gallery-{number}"><span class="key"></span>{escape(scored.name)}</h3>',
+            f'<section class="{kinds}" data-set="{number}" aria-labelledby="{title}">',
+            f'<h3 id="{title}"><span class="key"></span>{escape(scored.name)}</h3>',
             *parts,
             "</section>",
         ]

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from pnml.report.checks import check_finite, check_images, check_layers, check_leverage, checked_spectrum
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from pnml.core.calibration import Threshold
+    from pnml.report.table import Table
 
     Images: TypeAlias = NDArray[np.uint8] | Sequence[str | Path] | Mapping[int, NDArray[np.uint8]]
 
@@ -72,15 +74,15 @@ class ScoredSet:
                 f"the regret of {self.name!r} has shape {self.regret.shape}: expected shape (n,) with n > 0"
             )
         for column in ("regret", "probability", "baseline", "p_value"):
-            _check_finite(self.name, column, getattr(self, column))
+            check_finite(self.name, column, getattr(self, column))
         if self.regret.min() < 0:
             raise ValueError(f"{self.name!r} has a regret of {self.regret.min()}: expected 0 nats or more")
         for column in _COLUMNS:
             value = getattr(self, column)
             if value is not None and len(value) != len(self):
                 raise ValueError(f"{self.name!r} has {len(self)} regrets but {len(value)} entries in {column!r}")
-        _check_leverage(self)
-        _check_images(self)
+        check_leverage(self)
+        check_images(self)
 
     def __len__(self) -> int:
         return len(self.regret)
@@ -98,32 +100,6 @@ _DTYPES: dict[str, Any] = {
     "strangest": np.int64,
 }
 _COLUMNS = [*(name for name in _DTYPES if name != "regret"), "ids"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """A table of texts and percentages.
-
-    Attributes:
-        title: the heading above the table.
-        columns: the column headings. A pair (group, heading) places adjacent columns of the same group under a common
-            heading; the largest number of a group is bold.
-        rows: one entry per column: a text, a number, or None for a missing value.
-        note: a text below the table.
-    """
-
-    title: str
-    columns: tuple[str | tuple[str, str], ...]
-    rows: tuple[tuple[str | float | None, ...], ...]
-    note: str = ""
-
-    def __post_init__(self) -> None:
-        for number, row in enumerate(self.rows):
-            if len(row) != len(self.columns):
-                raise ValueError(
-                    f"row {number} of table {self.title!r} has {len(row)} entries: expected {len(self.columns)}, "
-                    "one per column"
-                )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -177,9 +153,9 @@ class Report:
         if self.threshold is not None and not (math.isfinite(self.threshold) and self.threshold >= 0):
             raise ValueError(f"the threshold is {self.threshold}: expected a finite regret of 0 nats or more")
         for one in self.sets:
-            _check_layers(one, len(self.depths))
+            check_layers(one, len(self.depths))
         if self.spectrum is not None:
-            object.__setattr__(self, "spectrum", _checked_spectrum(self.spectrum))
+            object.__setattr__(self, "spectrum", checked_spectrum(self.spectrum))
 
     @property
     def ind_set(self) -> ScoredSet | None:
@@ -224,57 +200,3 @@ class Report:
     def has_metrics(self) -> bool:
         """Whether there is an in-distribution set and an out-of-distribution set to compare it with."""
         return self.ind_set is not None and bool(self.ood_sets)
-
-
-def _checked_spectrum(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    values = np.asarray(values, dtype=np.float64)
-    if values.ndim != 1 or not (np.isfinite(values).all() and (np.diff(values) <= 0).all() and values[:1].sum() > 0):
-        raise ValueError(
-            f"the spectrum has shape {values.shape} and starts with {values.flat[:1]}: "
-            "expected finite eigenvalues of shape (M,), descending, the first above 0"
-        )
-    return values
-
-
-def _check_finite(name: str, column: str, values: NDArray[np.float64] | None) -> None:
-    if values is not None and not np.isfinite(values).all():
-        row = int(np.flatnonzero(~np.isfinite(values))[0])
-        raise ValueError(f"row {row} of {name!r} has a {column} of {values[row]}: expected a finite number")
-
-
-def _check_leverage(scored: ScoredSet) -> None:
-    leverage = scored.leverage
-    if leverage is None:
-        return
-    if scored.strangest is None:
-        raise ValueError(f"{scored.name!r} has leverages but no strangest layers: pass both, or neither")
-    if leverage.ndim != 2 or not (np.isfinite(leverage).all() and (leverage >= 0).all()):
-        raise ValueError(
-            f"the leverage of {scored.name!r} has shape {leverage.shape}: expected finite numbers of 0 or more, of "
-            "shape (n, 1 + layers)"
-        )
-
-
-def _check_layers(scored: ScoredSet, count: int) -> None:
-    if scored.leverage is not None and scored.leverage.shape[1] != count:
-        raise ValueError(
-            f"{scored.name!r} has leverages of {scored.leverage.shape[1]} layers, the embedding included: expected "
-            f"{count}, one for it and one for each of layer_names"
-        )
-    if scored.strangest is not None and not ((scored.strangest >= 0) & (scored.strangest < count)).all():
-        raise ValueError(
-            f"{scored.name!r} has strangest layers from {scored.strangest.min()} to {scored.strangest.max()}: expected "
-            f"0, the embedding, to {count - 1}, the last of layer_names"
-        )
-
-
-def _check_images(scored: ScoredSet) -> None:
-    images = scored.images
-    if isinstance(images, np.ndarray):
-        if images.dtype != np.uint8 or images.ndim != 4 or images.shape[-1] != 3 or len(images) != len(scored):
-            raise ValueError(
-                f"the images of {scored.name!r} are {images.dtype} {images.shape}: "
-                f"expected uint8 ({len(scored)}, H, W, 3)"
-            )
-    elif images is not None and not isinstance(images, Mapping) and len(images) != len(scored):
-        raise ValueError(f"{scored.name!r} has {len(scored)} regrets but {len(images)} paths of images")

@@ -103,9 +103,7 @@ def _set_data(
     return data
 
 
-def _calibration_data(
-    calibration: Threshold, grid: NDArray[np.float64], edges: NDArray[np.float64]
-) -> dict[str, Any]:
+def _calibration_data(calibration: Threshold, grid: NDArray[np.float64], edges: NDArray[np.float64]) -> dict[str, Any]:
     counts = _counts(calibration.scores, grid, edges)
     return {"name": "Calibration", "role": "calibration", "rate": calibration.false_alarm_rate, **counts}
 

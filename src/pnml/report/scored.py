@@ -109,8 +109,8 @@ def _check_decisions(path: Path, table: dict[str, NDArray[Any]], detector: Path,
         found = "flagged" if table["is_ood"][row] else "not flagged"
         raise ValueError(
             f"{path} was not decided by the threshold of {detector}: {table['id'][row]!r} has a regret of "
-            f"{regret[row]:.6g} and is {found} in the table. Pass the detector that it was scored with, score again, or "
-            "leave out --detector"
+            f"{regret[row]:.6g} and is {found} in the table. Pass the detector that it was scored with, score "
+            "again, or leave out --detector"
         )
 
 

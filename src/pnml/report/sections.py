@@ -85,7 +85,7 @@ def _tiles(report: Report) -> str:
 
 def _scores(report: Report) -> str:
     """Return the histogram, the slider of the threshold and the rates of every set."""
-    named = [(str(number), one.role, one.name) for number, one in enumerate(report.sets)]
+    named: list[tuple[str, str, str]] = [(str(number), one.role, one.name) for number, one in enumerate(report.sets)]
     if report.calibration is not None:
         named = [("calibration", "calibration", "Calibration"), *named]
     rows = "".join(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pnml.metrics import Metrics, average, evaluate
 from pnml.report.labels import label
-from pnml.report.model import Table
+from pnml.report.table import Table
 
 if TYPE_CHECKING:
     from pnml.report.model import Report

@@ -48,8 +48,9 @@ def verdict(report: Report, scored: ScoredSet) -> Verdict | None:
     >>> from pnml.core.calibration import calibrate
     >>> from pnml.report import Report, ScoredSet
     >>> new = ScoredSet(name="new", role="unlabelled", regret=np.arange(100) / 50)
-    >>> print(verdict(Report(title="", facts={}, sets=(new,), calibration=calibrate(np.arange(99) / 100)), new).sentence)
-    5% expected, 52.0% flagged: this is not the data you calibrated on.
+    >>> report = Report(title="", facts={}, sets=(new,), calibration=calibrate(np.arange(99) / 100))
+    >>> verdict(report, new).sentence
+    '5% expected, 52.0% flagged: this is not the data you calibrated on.'
     """
     decided = decisions(report, scored)
     if decided is None:
@@ -77,8 +78,8 @@ def misses(report: Report, scored: ScoredSet) -> str:
     >>> from pnml.report import Report, ScoredSet
     >>> new = ScoredSet(name="new", role="out", regret=[0.6, 0.9, 0.91, 0.99])
     >>> print(misses(Report(title="", facts={}, sets=(new,), calibration=calibrate(np.arange(99) / 100)), new))
-    3 of 4 are missed. To the network they are like what it knows: for half of them, 10% or more of the calibration samples
-    have a regret at least as large. Twice the false alarms, 10%, would catch 2 of them.
+    3 of 4 are missed. To the network they are like what it knows: for half of them, 10% or more of the calibration
+    samples have a regret at least as large. Twice the false alarms, 10%, would catch 2 of them.
     """
     decided, found = decisions(report, scored), p_values(report, scored)
     if scored.role != "out" or decided is None or found is None or report.calibration is None or decided.all():
