@@ -1,0 +1,154 @@
+"""What ``text.py``, ``tabular.py`` and ``audio.py`` share: outputs of a classifier, every method's score, the record.
+
+A record holds one entry a task, "NAME/SEED", with the AUROC and the FPR at TPR 95% of every method on every OOD set, in
+percent. A program that is started again leaves out the tasks that the record has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pnml import Detector
+from pnml.backend.files import atomic_path
+from pnml.bench.environment import environment, git_state
+from pnml.bench.methods import ALL_METHODS, GROUPS, MethodFailedError, Outputs, View
+from pnml.integrations._import import import_pytorch_ood
+from pnml.metrics import evaluate
+from pnml.pytorch.layers import Layer, record_layers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+METHODS = tuple(dict.fromkeys((*GROUPS["peers"], *GROUPS["layers"])))
+import_pytorch_ood("a comparison with peers")  # now, not after minutes of training
+HEAD = "head"  # the name of the last layer of every classifier here
+
+
+class Part(NamedTuple):
+    """Rows of a classifier: embeddings (n, M), features of each earlier layer, and labels where they are known."""
+
+    embeddings: Tensor
+    features: list[Tensor]
+    labels: NDArray[np.int64] | None = None
+
+    def of(self, rows: NDArray[np.bool_], labels: NDArray[np.int64] | None = None) -> Part:
+        """Return some of the rows, with their labels."""
+        kept = torch.from_numpy(np.flatnonzero(rows))
+        return Part(self.embeddings[kept], [layer[kept] for layer in self.features], labels)
+
+
+class Task(NamedTuple):
+    """A classifier's last layer, and its rows of the training, the test and the OOD sets."""
+
+    head: nn.Linear
+    layers: tuple[Layer, ...]
+    train: Part
+    test: Part
+    oods: dict[str, Part]
+
+
+class Head(nn.Module):
+    """What the methods need of a network."""
+
+    def __init__(self, head: nn.Linear) -> None:
+        super().__init__()
+        self.head = head
+
+
+class Stored(View):
+    """A view with outputs that were computed before."""
+
+    def __init__(self, network: Any, part: Part, layers: tuple[Layer, ...]) -> None:
+        images: Any = SimpleNamespace(labels=part.labels)
+        super().__init__(network, images)
+        self.__dict__["layers"] = layers
+        self._features = part.features
+        with torch.inference_mode():
+            self.__dict__["outputs"] = Outputs(part.embeddings, network.head(part.embeddings))
+
+    def __len__(self) -> int:
+        return len(self.embeddings)
+
+    def features(self, layers: tuple[Layer, ...]) -> list[Tensor]:
+        if layers != self.layers:
+            raise ValueError(f"the features of {self.layers} are stored, not those of {layers}")
+        return self._features
+
+
+def run_model(model: nn.Module, layers: tuple[Layer, ...], batches: Iterable[dict[str, Tensor]]) -> Part:
+    """Return the embeddings and the features of earlier layers of batches of arguments of a classifier."""
+    embeddings: list[Tensor] = []
+    hook = model.get_submodule(HEAD).register_forward_pre_hook(lambda _module, args: embeddings.append(args[0]))
+    pooled = []
+    try:
+        for batch in batches:
+            with torch.inference_mode(), record_layers(model, layers, batch) as recorded:
+                model(**batch)
+            pooled.append([layer.float() for layer in recorded if layer is not None])
+    finally:
+        hook.remove()
+    return Part(torch.cat(embeddings), [torch.cat(layer) for layer in zip(*pooled, strict=True)])
+
+
+def measure(task: Task) -> dict[str, Any]:
+    """Return what the record holds of a task."""
+    network = Head(task.head).eval()
+    train, test = (Stored(network, part, task.layers) for part in (task.train, task.test))
+    oods = {name: Stored(network, part, task.layers) for name, part in task.oods.items()}
+    paper = Detector(task.head.weight.detach(), task.head.bias.detach(), embedding_scale="paper")
+    right = test.logits.argmax(dim=1).numpy() == task.test.labels
+    found: dict[str, Any] = {
+        "rows": {"train": len(train), "test": len(test), **{name: len(view) for name, view in oods.items()}},
+        "accuracy": round(100 * float(np.mean(right)), 2),
+        "auroc": {},
+        "fpr": {},
+        "failed": {},
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        paper.fit(task.train.embeddings)
+        for name in METHODS:
+            try:
+                method = ALL_METHODS[name]().fit(train, paper)
+                inside = method.score(test)
+                metrics = {ood: evaluate(inside, method.score(view)) for ood, view in oods.items()}
+            except MethodFailedError as error:
+                found["failed"][name] = str(error).partition(" of namespace")[0]
+                continue
+            found["auroc"][name] = {ood: round(float(one.auroc), 2) for ood, one in metrics.items()}
+            found["fpr"][name] = {ood: round(100 - float(one.tnr_at_tpr95), 2) for ood, one in metrics.items()}
+    return found
+
+
+def run_family(program: str, about: str | None, tasks: Callable[[Path], Mapping[str, Callable[[], Task]]]) -> None:
+    """Run the tasks of a data folder that the record lacks, and write it after each."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="the folder or file of the data")
+    parser.add_argument("--out", type=Path, default=Path(f"results/{program}-cpu.json"), help="the record")
+    parser.add_argument("--only", default="", help="run the tasks whose name contains this")
+    options = parser.parse_args()
+    record: dict[str, Any] = {"tasks": {}}
+    if options.out.exists():
+        record = json.loads(options.out.read_text(encoding="utf-8"))
+    for name, make in tasks(options.data).items():
+        if name in record["tasks"] or options.only not in name:
+            continue
+        found = measure(make())
+        commit, dirty = git_state()
+        record["tasks"][name] = {**found, "commit": commit, "dirty": dirty}
+        record["environment"] = environment()
+        with atomic_path(options.out) as partial:
+            partial.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        means = {method: round(float(np.mean(list(sets.values()))), 1) for method, sets in found["auroc"].items()}
+        print(name, f"accuracy {found['accuracy']}", means, *found["failed"].values(), flush=True)
