@@ -15,7 +15,7 @@ from pnml.bench import zoo
 from pnml.bench.data import load
 from pnml.bench.options import Options
 from pnml.bench.protocol import plan
-from pnml.bench.report import choose_results, report_of
+from pnml.bench.report import charted_groups, choose_results, report_of
 from pnml.bench.results import Result as Cell
 from pnml.bench.results import Scores
 from pnml.bench.runner import run
@@ -136,6 +136,15 @@ def test_means_over_splits_are_in_tables_beside_the_charts(small_world: Path, tm
     done = call(small_world, "--study", "paper-limit-20", "--out", tmp_path / "report.html")
     assert "the charts are of --model densenet-bc-100 --ind cifar10 --method baseline" in done.stderr
     assert "  --model densenet-bc-100 --ind cifar10 --method gram" in done.stderr
+
+
+def test_default_method_leads(small_world: Path) -> None:
+    run_keeping_scores(small_world, "svhn,isun", "baseline,energy,pnml")
+    results = choose_results(small_world)
+    assert [group.method for group in charted_groups(results, small_world)] == ["pnml", "baseline", "energy"]
+    (table,) = report_of(results, small_world).tables
+    rows = [(ood, method) for ood in ("iSUN", "SVHN") for method in ("pnml", "Baseline", "Energy")]
+    assert [row[:2] for row in table.rows] == rows
 
 
 def test_charts_leave_out_cells_with_other_in_distribution_scores(small_world: Path) -> None:

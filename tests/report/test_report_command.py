@@ -75,6 +75,9 @@ def test_folder_of_tables_is_read_as_one_table(tmp_path: Path, table: dict[str, 
     assert page_data_of((tmp_path / "report.html").read_text(encoding="utf-8"))["sets"][0]["count"] == 40
     found = json.loads(call(tmp_path / "scores", "--out", tmp_path / "report.html", "--json").stdout)
     size = (tmp_path / "report.html").stat().st_size
+    answer = found.pop("answers")["scores"]
+    assert answer["kind"] == "unknown"
+    assert answer["sentence"] == f"{table['is_ood'].mean():.1%} flagged."
     assert found == {"report": str(tmp_path / "report.html"), "bytes": size, "warnings": []}
 
 
@@ -137,7 +140,8 @@ def test_report_says_what_the_calibration_lets_expect(
     page = out.read_text(encoding="utf-8")
     assert detector.threshold is not None
     low, high = stats.beta(40, 161).interval(0.95)
-    assert f"20% expected, {table['is_ood'].mean():.1%} flagged: " in page
+    for said in (page, done.stdout):
+        assert f"20% expected, {table['is_ood'].mean():.1%} flagged: " in said
     assert f"Of data like the 200 calibration samples, this threshold flags {low:.1%} to {high:.1%}." in page
     assert page_data_of(page)["calibration"]["count"] == 200
     alone = call(scores, "--out", out)

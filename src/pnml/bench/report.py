@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from pnml.metrics import Metrics
 
 
+_LEADING = ("pnml", "baseline")  # the default method, and what it is compared with
+
+
 class Group(NamedTuple):
     """Results that share their charts: network, in-distribution set and method."""
 
@@ -37,10 +40,10 @@ class Group(NamedTuple):
 
 
 def charted_groups(results: Iterable[Result], folder: Path) -> list[Group]:
-    """Return the groups that kept their scores, those of Baseline first."""
+    """Return the groups that kept their scores, those of the default method first, then those of Baseline."""
     found = [result for result in results if result.scores and saved_scores_path(result, folder).exists()]
     groups = dict.fromkeys(Group(result.model, result.ind, result.method) for result in found)
-    return sorted(groups, key=lambda group: group.method != "baseline")
+    return sorted(groups, key=lambda group: _rank(group.method))
 
 
 def choose_results(
@@ -136,10 +139,15 @@ def _has_recorded_metrics(report: Report, results: Iterable[Result]) -> bool:
     return True
 
 
-def _tables(run: Iterable[Result]) -> tuple[Table, ...]:
-    """Return a table for each network and in-distribution set."""
+def _rank(method: str) -> int:
+    return _LEADING.index(method) if method in _LEADING else len(_LEADING)
+
+
+def _tables(run: Sequence[Result]) -> tuple[Table, ...]:
+    """Return a table for each network and in-distribution set; of the methods of an OOD set, the default is first."""
     rows: dict[str, list[tuple[str | float | None, ...]]] = {}
-    for result in run:
+    places = {result.key[:3]: place for place, result in reversed([*enumerate(run)])}
+    for result in sorted(run, key=lambda result: (places[result.key[:3]], _rank(result.method))):
         model, ind, ood, method = map(label, result.key)
         measured: tuple[Metrics | None, ...] = ()
         if result.scores is not None:

@@ -79,10 +79,18 @@ def report(
     from dataclasses import replace
 
     from pnml.report import write_report
+    from pnml.report.verdict import verdict
 
     path = write_report(made if title is None else replace(made, title=title), out)
+    answers = {one.name: answer for one in made.sets if (answer := verdict(made, one)) is not None}
+    for name, answer in answers.items():
+        typer.echo(f"{name}: {answer.sentence} {answer.details}")
     typer.echo(f"wrote {path}, {path.stat().st_size / 1000:,.0f} kB: open it in a browser")
-    return {"report": path, "bytes": path.stat().st_size}
+    return {
+        "report": path,
+        "bytes": path.stat().st_size,
+        "answers": {name: answer._asdict() for name, answer in answers.items()},
+    }
 
 
 def _of_results(folder: Path, study: str | None, model: str | None, ind: str | None, method: str | None) -> Report:

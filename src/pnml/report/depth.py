@@ -77,7 +77,7 @@ def render_depths(report: Report) -> str:
 <div class="scroll" tabindex="0" role="region" aria-label="Flagged samples by the layer that gave them away">
 <table class="outcome depths">
 <caption id="depths-caption"></caption>
-<thead><tr><th scope="col">Layer, from input to output</th><th scope="col" class="number">Rate</th>
+<thead><tr><th scope="col">Layer</th><th scope="col" class="number">Share, %</th>
 <th scope="col" class="share">Share of the flagged</th><th scope="col" class="number">Flagged</th></tr></thead>
 <tbody>
 {rows}</tbody>

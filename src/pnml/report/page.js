@@ -72,7 +72,7 @@ function showDepths() {
   const flagged = count - kept[state.step];
   const share = (part) => (flaggedBy && flagged ? (100 * part) / flagged : null);
   const totals = { early: 0, late: 0 };
-  caption.textContent = `${flagged.toLocaleString("en")} flagged samples of ${name}, by the layer with the largest share`;
+  caption.textContent = `${flagged.toLocaleString("en")} flagged samples of ${name}, by the layer that gave them away, from input to output`;
   for (const row of document.querySelectorAll(".depths tbody tr")) {
     const found = flaggedBy ? flaggedBy[row.dataset.depth][state.step] : 0;
     const rate = share(found);
