@@ -8,7 +8,7 @@ import torch
 
 from pnml.bench.clock import Clock
 from pnml.bench.dataset_cache import DatasetCache
-from pnml.bench.options import Options
+from pnml.bench.options import Options, Variant
 from pnml.bench.paper import paper_cells
 from pnml.bench.protocol import Cell, paper_plan, plan
 from pnml.bench.results import Result
@@ -75,8 +75,8 @@ def test_options_raise_for_invalid_values(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_limit_and_oracle_have_studies_of_their_own() -> None:
     assert Options().full_study == "paper"
-    assert Options(oracle=True).full_study == "paper-oracle"
-    assert Options(study="peers", limit=5, oracle=True).full_study == "peers-limit-5-oracle"
+    assert Options().study_of(Variant(oracle=True)) == "paper-oracle"
+    assert Options(study="peers", limit=5).study_of(Variant(oracle=True)) == "peers-limit-5-oracle"
 
 
 def test_the_command_repeats_every_option_that_changes_numbers() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import platform
+import re
 import shutil
 import subprocess
 from importlib.util import find_spec
@@ -14,6 +17,7 @@ from pnml._version import __version__
 
 _CPUINFO = Path("/proc/cpuinfo")
 _PACKAGE = Path(__file__).parents[1]
+_OBJECT = re.compile("[0-9a-f]{40}")
 
 
 def environment() -> dict[str, str]:
@@ -43,12 +47,56 @@ def environment() -> dict[str, str]:
 def git_state(package: Path = _PACKAGE) -> tuple[str | None, bool | None]:
     """Return the commit of the package's repository, and whether the package's files differ from that commit.
 
-    Both are None for an installed package, which no repository tracks.
+    For a package that no repository tracks, such as a copy on another machine, the environment variable PNML_COMMIT
+    may say both: ``PNML_COMMIT="$(git rev-parse HEAD HEAD:src/pnml)"``, the commit and the tree of the package, with
+    which the files are compared. Without it both are None.
     """
     if _git(package, "ls-files", "--error-unmatch", "_version.py") is None:
-        return None, None
+        return _stated_state(package)
     commit, changes = _git(package, "rev-parse", "HEAD"), _git(package, "status", "--porcelain", "--", ".")
     return commit, None if changes is None else bool(changes)
+
+
+def _stated_state(package: Path) -> tuple[str | None, bool | None]:
+    stated = os.environ.get("PNML_COMMIT", "")
+    if not stated:
+        return None, None
+    objects = stated.split()
+    if len(objects) != 2 or not all(map(_OBJECT.fullmatch, objects)):
+        raise ValueError(
+            f"PNML_COMMIT is {stated!r}, expected a commit and the tree of the package: set it with "
+            'export PNML_COMMIT="$(git rev-parse HEAD HEAD:src/pnml)"'
+        )
+    commit, tree = objects
+    return commit, tree_id(package) != tree
+
+
+def tree_id(folder: Path) -> str:
+    """Return the identifier that git gives to a folder with these files, except compiled ones.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as empty:
+    ...     tree_id(Path(empty))
+    '4b825dc642cb6eb9a060e54bf8d69288fbee4904'
+    """
+    return _object("tree", _tree(folder)).hex()
+
+
+def _tree(folder: Path) -> bytes:
+    entries = []
+    for path in folder.iterdir():
+        if path.is_dir() and path.name != "__pycache__":
+            if inner := _tree(path):  # git knows no empty folders
+                entries.append((f"{path.name}/", b"40000", _object("tree", inner)))
+        elif path.is_file():
+            mode = b"100755" if os.access(path, os.X_OK) else b"100644"
+            entries.append((path.name, mode, _object("blob", path.read_bytes())))
+    lines = [mode + b" " + name.rstrip("/").encode() + b"\0" + digest for name, mode, digest in sorted(entries)]
+    return b"".join(lines)
+
+
+def _object(kind: str, content: bytes) -> bytes:
+    return hashlib.sha1(f"{kind} {len(content)}\0".encode() + content, usedforsecurity=False).digest()
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

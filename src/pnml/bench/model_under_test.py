@@ -14,7 +14,7 @@ from pnml.backend import progress
 from pnml.bench import zoo
 from pnml.bench.clock import Clock
 from pnml.bench.memory import Memory, watched_memory
-from pnml.bench.methods import ALL_METHODS, Method, Odin
+from pnml.bench.methods import ALL_METHODS, Method, Odin, PublishedDetector
 from pnml.bench.methods.view import View
 from pnml.bench.protocol import NOISE
 from pnml.core.detector import Detector
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pnml.bench.data import ImageSet
     from pnml.bench.dataset_cache import DatasetCache
-    from pnml.bench.options import Options
+    from pnml.bench.options import Options, Variant
 
 
 class ModelUnderTest:
@@ -63,7 +63,7 @@ class ModelUnderTest:
         self.clock = Clock(options.torch_device)
         self._with_features = with_features
         self._is_fitted = False
-        self._methods: dict[str, tuple[Method, dict[str, float]]] = {}
+        self._methods: dict[tuple[str, bool], tuple[Method, dict[str, float]]] = {}
         self.memory: dict[str, Memory] = {}
         published = zoo.CHECKPOINTS.get(checkpoint)
         self._knows_labels = published is None or published.trained_on == ind
@@ -104,15 +104,25 @@ class ModelUnderTest:
         with self.clock("load"):
             return [self._view(self.cache.load(ood, seed=seed, size=size)) for seed in seeds]
 
-    def method(self, name: str) -> tuple[Method, dict[str, float]]:
+    def method(self, name: str, variant: Variant) -> tuple[Method, dict[str, float]]:
         """Return a method, fitted when it is first asked for, and the seconds that took."""
-        if name not in self._methods:
-            made = Odin(oracle=True) if name == "odin" and self.options.oracle else ALL_METHODS[name]()
+        key = name, variant.oracle
+        if key not in self._methods:
+            made = Odin(oracle=True) if variant.oracle else ALL_METHODS[name]()
             watched = watched_memory(self.device_of(made))
             with watched as self.memory[name], self.clock.lap() as seconds, self.clock("method_fit"):
                 made.fit(self.train, self.detector)
-            self._methods[name] = made, seconds
-        return self._methods[name]
+            self._methods[key] = made, seconds
+        method, seconds = self._methods[key]
+        if method.composes:
+            method.detector = self.published_detector if variant.published else self.detector
+        return method, seconds
+
+    @cached_property
+    def published_detector(self) -> PublishedDetector:
+        """What takes the place of the detector in the published arithmetic."""
+        head = self.network.head
+        return PublishedDetector(head.weight.detach(), head.bias.detach(), self.train.embeddings)
 
     def device_of(self, method: Method) -> torch.device:
         """Return the device on which a method computes."""

@@ -13,10 +13,24 @@ import torch
 
 from pnml.bench.device import choose_device
 from pnml.bench.environment import environment
+from pnml.bench.methods import ALL_METHODS
 from pnml.bench.results import PAPER_STUDY
 
 if TYPE_CHECKING:
     from pnml.bench.protocol import Cell
+
+
+@dataclass(frozen=True)
+class Variant:
+    """How the numbers of a study are computed where the paper and we differ; by default as we do.
+
+    Attributes:
+        oracle: ODIN's ε is chosen on the very OOD set, as for the published rows.
+        published: +pNML is computed by the arithmetic of the published code.
+    """
+
+    oracle: bool = False
+    published: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,11 +39,12 @@ class Options:
 
     Attributes:
         out: the folder for results.
-        study: what the results belong to. A limit and an oracle, which change numbers on purpose, are added to the
-            name, so that such results are never shown among the others.
+        study: what the results belong to. A limit, the oracle and the published arithmetic, which change numbers on
+            purpose, are added to the name, so that such results are never shown among the others.
         device: as PyTorch names it; "auto" takes a CUDA device where there is one.
         limit: take at most this many images of every set, training sets included.
-        oracle: let ODIN choose its ε on the very OOD set, as the published rows did.
+        oracle: run ODIN with its ε chosen on the very OOD set, too, as the published rows did.
+        published: compute +pNML by the arithmetic of the published code, too.
         noise_seeds: how often noise is drawn; the results are means.
         batch_size: how many images go through the network at once; by default what suits the device.
         force: run finished cells again.
@@ -45,6 +60,7 @@ class Options:
     device: str = "auto"
     limit: int | None = None
     oracle: bool = False
+    published: bool = False
     noise_seeds: int = 1
     batch_size: int | None = None
     force: bool = False
@@ -59,9 +75,23 @@ class Options:
 
     @property
     def full_study(self) -> str:
-        """The study that the results are written to."""
+        """The study of the results that are computed as we do."""
+        return self.study_of(Variant())
+
+    def study_of(self, variant: Variant) -> str:
+        """Return the study that the results of a variant are written to.
+
+        >>> Options().study_of(Variant(oracle=True, published=True))
+        'paper-oracle-published'
+        """
         parts = [self.study] if self.limit is None else [self.study, f"limit-{self.limit}"]
-        return "-".join([*parts, "oracle"] if self.oracle else parts)
+        return "-".join(parts + ["oracle"] * variant.oracle + ["published"] * variant.published)
+
+    def variants(self, method: str) -> list[Variant]:
+        """Return the variants of a method to run; the oracle first, which computes what the others need, too."""
+        oracles = [True, False] if self.oracle and method == "odin" else [False]
+        arithmetics = [False, True] if self.published and ALL_METHODS[method].composes else [False]
+        return [Variant(oracle, published) for oracle in oracles for published in arithmetics]
 
     @cached_property
     def torch_device(self) -> torch.device:
@@ -102,6 +132,7 @@ class Options:
         words += ["--noise-seeds", str(self.noise_seeds)] if self.noise_seeds > 1 else []
         words += ["--limit", str(self.limit)] if self.limit is not None else []
         words += ["--oracle"] if self.oracle else []
+        words += ["--published"] if self.published else []
         words += ["--keep-scores"] if self.keep_scores else []
         words += ["--checkpoint", self.checkpoint.name] if self.checkpoint is not None else []
         words += ["--study", self.study] if self.study != PAPER_STUDY else []

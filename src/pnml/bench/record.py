@@ -16,18 +16,21 @@ if TYPE_CHECKING:
     from pnml.bench.methods import Method
     from pnml.bench.methods.view import View
     from pnml.bench.model_under_test import ModelUnderTest
-    from pnml.bench.options import Options
+    from pnml.bench.options import Options, Variant
     from pnml.bench.protocol import Cell
 
 UNAVAILABLE = (OSError, ImportError, ValueError)
 """What loading data or weights that are absent or broken raises."""
 
 
-def measure(cell: Cell, model: ModelUnderTest, views: list[View], shared: dict[str, float], run: Run) -> Result:
+def measure(
+    cell: Cell, variant: Variant, model: ModelUnderTest, views: list[View], *, shared: dict[str, float], run: Run
+) -> Result:
     """Run a method on an OOD set.
 
     Args:
         cell: what to run.
+        variant: how.
         model: the network.
         views: the OOD set, once for every seed of a noise set.
         shared: the seconds that embedding them took.
@@ -40,7 +43,7 @@ def measure(cell: Cell, model: ModelUnderTest, views: list[View], shared: dict[s
     Raises:
         MethodFailedError: the method cannot be fitted, or gives no usable scores.
     """
-    method, fitting = model.method(cell.method)
+    method, fitting = model.method(cell.method, variant)
     found: list[Scores] = []
     chosen: list[dict[str, Any]] = []
     memory: list[Memory] = []
@@ -54,7 +57,7 @@ def measure(cell: Cell, model: ModelUnderTest, views: list[View], shared: dict[s
             seconds[stage] = seconds.get(stage, 0.0) + passed
     peaks = [model.memory[cell.method].then(scoring) for scoring in memory]
     result = Result(
-        **_identity(cell, model.options, run),
+        **_identity(cell, variant, model.options, run),
         scores=_mean(found),
         counts={"train": len(model.train), "ind": len(model.ind), "ood": len(views[0])},
         seeds=tuple(range(len(views))) if cell.ood in NOISE else (),
@@ -66,6 +69,7 @@ def measure(cell: Cell, model: ModelUnderTest, views: list[View], shared: dict[s
             "limit": model.options.limit,
             "batch_size": model.options.images_at_once,
             "method": chosen,
+            **({"arithmetic": "published"} if variant.published else {}),
             "notes": _notes(model, views[0]),
         },
         seconds={stage: round(passed, 6) for stage, passed in seconds.items()},
@@ -77,7 +81,7 @@ def measure(cell: Cell, model: ModelUnderTest, views: list[View], shared: dict[s
     return result
 
 
-def not_run(cell: Cell, options: Options, run: Run, error: Exception) -> Result:
+def not_run(cell: Cell, variant: Variant, options: Options, run: Run, error: Exception) -> Result:
     """Return a result with the reason why a cell could not be run, without the folders of this machine."""
     if isinstance(error, DataNotFoundError):
         reason = f"{NO_IMAGES}{error.name}"
@@ -87,7 +91,7 @@ def not_run(cell: Cell, options: Options, run: Run, error: Exception) -> Result:
         reason = f"{NO_WEIGHTS}{known.filename if known else f'no {name} is published'}"
     else:
         reason = str(error)
-    return Result(**_identity(cell, options, run), reason=reason)
+    return Result(**_identity(cell, variant, options, run), reason=reason)
 
 
 def _trials(method: Method, model: ModelUnderTest, view: View, memory: list[Memory]) -> list[Scores]:
@@ -120,7 +124,8 @@ def _mean(found: list[Scores]) -> Scores:
     return Scores(average(scores.method for scores in found), average(plus) if plus else None)
 
 
-def _identity(cell: Cell, options: Options, run: Run) -> dict[str, Any]:
+def _identity(cell: Cell, variant: Variant, options: Options, run: Run) -> dict[str, Any]:
     names = dict(zip(("model", "ind", "ood", "method"), cell.key, strict=True))
     checkpoint = options.checkpoint_of(cell)
-    return {**names, "study": options.full_study, "checkpoint": checkpoint, "date": current_time(), "run": run}
+    study = options.study_of(variant)
+    return {**names, "study": study, "checkpoint": checkpoint, "date": current_time(), "run": run}

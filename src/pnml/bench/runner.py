@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Outcome:
-    """The result of every cell in order, and the seconds of every stage, each counted once."""
+    """The results of every cell in order, one a variant, and the seconds of every stage, each counted once."""
 
     results: list[Result] = field(default_factory=list)
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -45,17 +45,20 @@ def run(cells: Iterable[Cell], options: Options) -> Outcome:
     cells = list(cells)
     store, this_run = ResultStore(options.out), start_run(options.command, options.device_name)
     stored = store.load() if store.cells.is_file() else []
-    known = {result.key: result for result in stored if result.study == options.full_study}
-    waiting = [cell for cell in cells if options.force or not _is_finished(cell, options, known.get(cell.key))]
+    known = {(result.study, result.key): result for result in stored}
+    planned = [(cell, options.study_of(variant)) for cell in cells for variant in options.variants(cell.method)]
+    unfinished = {cell for cell, study in planned if not _is_finished(cell, options, known.get((study, cell.key)))}
+    waiting = [cell for cell in cells if options.force or cell in unfinished]
     outcome, cache = Outcome(), DatasetCache(options.limit)
     with full_precision():
         for group in _grouped(waiting, lambda cell: (cell.model, cell.ind, options.checkpoint_of(cell))):
             for result in _run_network(group, options, cache, this_run, outcome.seconds):
-                if result.scores is None and known.get(result.key, result).scores is not None:
+                key = result.study, result.key
+                if result.scores is None and known.get(key, result).scores is not None:
                     continue  # keep the finished result
                 store.append(result)
-                known[result.key] = result
-    outcome.results = [known[cell.key] for cell in cells]
+                known[key] = result
+    outcome.results = [known[study, cell.key] for cell, study in planned]
     return outcome
 
 
@@ -66,7 +69,11 @@ def _run_network(
 
     def unavailable(cells: list[Cell], error: Exception) -> list[Result]:
         sys.stderr.write(f"not run, {len(cells)} cells: {error}\n")
-        return [not_run(cell, options, this_run, error) for cell in cells]
+        return [
+            not_run(cell, variant, options, this_run, error)
+            for cell in cells
+            for variant in options.variants(cell.method)
+        ]
 
     first = cells[0]
     weights = str(options.checkpoint or options.checkpoint_of(first))
@@ -89,7 +96,8 @@ def _run_network(
                 model.embed(view)
         for cell in group:
             try:
-                yield measure(cell, model, views, {**loading, **embedding}, this_run)
+                for variant in options.variants(cell.method):
+                    yield measure(cell, variant, model, views, shared={**loading, **embedding}, run=this_run)
             except MethodFailedError as error:  # noqa: PERF203
                 yield from unavailable([cell], error)
     for stage, passed in model.clock.seconds.items():

@@ -17,7 +17,7 @@ _NONE = "–"
 
 
 def summary(results: Iterable[Result]) -> dict[str, list[tuple[str, ...]]]:
-    """Return, for every network and in-distribution set, a line of ``COLUMNS`` for each result that was run.
+    """Return a line of ``COLUMNS`` for each result, by network and in-distribution set, and by study if there are some.
 
     The numbers are AUROC in percent, alone / with pNML; a dash stands where there is none.
 
@@ -29,6 +29,8 @@ def summary(results: Iterable[Result]) -> dict[str, list[tuple[str, ...]]]:
     """
     paper = {cell.key: cell for cell in paper_cells() if cell.metric == "auroc"}
     tables: dict[str, list[tuple[str, ...]]] = {}
+    results = list(results)
+    several = len({result.study for result in results}) > 1
     for result in results:
         if result.scores is None:
             continue
@@ -40,7 +42,7 @@ def summary(results: Iterable[Result]) -> dict[str, list[tuple[str, ...]]]:
             theirs = f"{printed.alone:.1f} / {printed.plus_pnml:.1f}"
             difference = f"{alone - printed.alone:+.1f} / {composed.auroc - printed.plus_pnml:+.1f}"
         line = (ood, method, ours, theirs, difference)
-        tables.setdefault(f"{model}, {ind}", []).append(line)
+        tables.setdefault(f"{model}, {ind}" + (f", study {result.study}" if several else ""), []).append(line)
     return tables
 
 

@@ -36,9 +36,10 @@ def bench(
         str,
         typer.Option(
             help="The methods with commas between. The paper's, or `all` of them: baseline, odin, gram, oecc, energy. "
-            "Ours: pnml, pnml-last (embeddings alone), pnml-paper. Those of pytorch-ood, or all of them with `peers`, "
-            "which adds ours, baseline and energy: mahalanobis, rmd, vim, knn, react, ash, she, gen, kl-matching, "
-            "maxlogit, pytorch-ood-pnml. Those given the same layers as pnml, or `layers` for both beside ours: "
+            "Ours: pnml, pnml-last (embeddings alone), pnml-paper, pnml-published (by the published arithmetic). Those "
+            "of pytorch-ood, or all of them with `peers`, which adds our first three, baseline and energy: "
+            "mahalanobis, rmd, vim, knn, react, ash, she, gen, kl-matching, maxlogit, pytorch-ood-pnml. Those given "
+            "the same layers as pnml, or `layers` for both beside ours: "
             "knn-layers, mahalanobis-layers."
         ),
     ] = "baseline",
@@ -49,7 +50,7 @@ def bench(
     ] = Path("results"),
     study: Annotated[
         str,
-        typer.Option(help="The study that the results belong to; --limit and --oracle add to its name."),
+        typer.Option(help="The study that the results belong to; --limit, --oracle and --published add to its name."),
     ] = "paper",
     checkpoint: CheckpointOption = None,
     noise_seeds: Annotated[int, typer.Option(help="Draw noise sets this often and report the mean.")] = 1,
@@ -60,7 +61,14 @@ def bench(
         ),
     ] = None,
     oracle: Annotated[
-        bool, typer.Option("--oracle", help="Let ODIN choose its ε on each OOD set itself, as the paper's rows did.")
+        bool,
+        typer.Option(
+            "--oracle", help="Run ODIN with its ε chosen on each OOD set itself, too, as for the paper's rows."
+        ),
+    ] = False,
+    published: Annotated[
+        bool,
+        typer.Option("--published", help="Compute +pNML by the arithmetic of the paper's published code, too."),
     ] = False,
     paper: Annotated[
         bool, typer.Option("--paper", help="All cells of the paper's tables, in place of the first four options.")
@@ -85,7 +93,7 @@ def bench(
 
     Example: `pnml bench --ind cifar10 --ood cifar100,svhn,uniform --method peers`, which ends with a leaderboard
 
-    Example: `pnml bench --paper --noise-seeds 5`
+    Example: `pnml bench --paper --oracle --published`
     """
     require("torch", extra="bench", what="pnml bench")
     from pnml.bench.options import Options
@@ -99,6 +107,7 @@ def bench(
         device=device,
         limit=limit,
         oracle=oracle,
+        published=published,
         noise_seeds=noise_seeds,
         batch_size=batch_size,
         force=force,
@@ -121,6 +130,7 @@ def _as_facts(outcome: Outcome, options: Options) -> Facts:
     cells = [
         {
             **dict(zip(("model", "ind", "ood", "method"), result.key, strict=True)),
+            "study": result.study,
             "scores": result.scores and result.scores.method,
             "scores_with_pnml": result.scores and result.scores.plus_pnml,
             "reason": result.reason,
@@ -147,15 +157,17 @@ def _report(outcome: Outcome, options: Options) -> None:
     tables = summary(outcome.results)
     for title, lines in tables.items():
         console.print(_table(title, "AUROC in percent: a method alone / with pNML.", COLUMNS, lines))
-    if any(result.method not in METHODS for result in outcome.results):
-        for board in leaderboard.leaderboard(outcome.results):
+    ours = [result for result in outcome.results if result.study == options.full_study]
+    if any(result.method not in METHODS for result in ours):
+        for board in leaderboard.leaderboard(ours):
             standings = [standing.texts for standing in board.standings]
             console.print(_table(f"Leaderboard: {board.title}", board.caption, leaderboard.COLUMNS, standings))
     lines_of_text = [f"note: {note}" for note in notes(outcome.results)]
     run, total = sum(map(len, tables.values())), len(outcome.results)
     lines_of_text += [f"not run: {reason}" for reason in absent(outcome.results) if run]
+    studies = dict.fromkeys(result.study for result in outcome.results)
     counted = f"{total} cells: {run} run, {total - run} not run."
-    lines_of_text.append(f"{counted} Results in {options.out / 'cells.csv'}, study {options.full_study}.")
+    lines_of_text.append(f"{counted} Results in {options.out / 'cells.csv'}, study {', '.join(studies)}.")
     if outcome.seconds:
         lines_of_text.append(timing(outcome.seconds))
     for text in lines_of_text:

@@ -59,6 +59,9 @@ def train(
     limit: LimitOption = None,
     seed: Annotated[int, typer.Option(help="Random seed; the result is reproducible on the same machine.")] = 0,
     device: DeviceOption = "auto",
+    float16: Annotated[
+        bool, typer.Option("--float16", help="Round the weights to float16 at the end, before the test: half the file.")
+    ] = False,
     out: Annotated[
         Path | None,
         typer.Option(help="The .safetensors file to write; by default named after the recipe, in runs/."),
@@ -100,6 +103,7 @@ def train(
             start=None if start is None else zoo.load(start),
             outliers=[_outlier_set(name, side) for name in outliers or ()],
             report=report,
+            float16=float16,
         )
     typer.echo(f"{result.test_accuracy:.2f} % of {len(test_set):,} test images are classified correctly")
     typer.echo(f"wrote {result.path}")

@@ -168,6 +168,12 @@ def resize_to(size: int) -> Transform:
     return lambda image: image if image.size == (size, size) else image.resize((size, size), resampling)
 
 
+def sample_to(size: int) -> Transform:
+    """Return a transform that takes the nearest pixel for each of ``size`` × ``size``, without a filter: it aliases."""
+    resampling = require("PIL.Image", extra="torch", what="resizing images").Resampling.NEAREST
+    return lambda image: image.resize((size, size), resampling)
+
+
 def centre_crop_to(size: int) -> Transform:
     """Return a transform that crops the central ``size`` × ``size`` pixels."""
 

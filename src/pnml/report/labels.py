@@ -19,6 +19,7 @@ _LABELS = {
     "lsun_resize": "LSUN (R)",
     "lsun_crop": "LSUN (C)",
     "tinyimagenet_resize": "TinyImageNet (R)",
+    "tinyimagenet_resize_nearest": "TinyImageNet (R, nearest)",
     "tinyimagenet_crop": "TinyImageNet (C)",
     "tinyimagenet": "TinyImageNet",
     "mnist": "MNIST",

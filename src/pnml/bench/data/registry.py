@@ -13,6 +13,7 @@ from pnml.bench.data.folder import (
     read_odin,
     read_tinyimagenet_crops,
     read_tinyimagenet_resized,
+    read_tinyimagenet_sampled,
 )
 from pnml.bench.data.image_set import ImageSet
 from pnml.bench.data.noise import COUNT, generate_gaussian, generate_uniform
@@ -123,6 +124,12 @@ _SOURCES = (
             _odin("kp3my3412u5k9rl", "Imagenet_resize", "0f9ff11d45babf2eff5fe12281d1ac31"),
             _tinyimagenet(read_tinyimagenet_resized),
         ),
+    ),
+    Source(
+        "tinyimagenet_resize_nearest",
+        "TinyImageNet, resized to 32×32 by nearest-neighbour sampling",
+        {"test": 10_000},
+        (_tinyimagenet(read_tinyimagenet_sampled),),
     ),
     Source(
         "lsun_crop",

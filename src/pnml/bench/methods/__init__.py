@@ -5,7 +5,7 @@ the pytorch-ood package, and ``LAYER_PEERS`` those that are given the features o
 
 >>> from pnml.bench.methods import LAYER_PEERS, METHODS, PEERS, REGRETS
 >>> list(METHODS), list(REGRETS)
-(['baseline', 'odin', 'gram', 'oecc', 'energy'], ['pnml', 'pnml-last', 'pnml-paper'])
+(['baseline', 'odin', 'gram', 'oecc', 'energy'], ['pnml', 'pnml-last', 'pnml-paper', 'pnml-published'])
 >>> list(PEERS)[:4], list(LAYER_PEERS)
 (['mahalanobis', 'rmd', 'vim', 'knn'], ['knn-layers', 'mahalanobis-layers', 'nac'])
 """
@@ -19,12 +19,15 @@ from pnml.bench.methods.nac import Nac
 from pnml.bench.methods.odin import Odin
 from pnml.bench.methods.peer import Peer
 from pnml.bench.methods.protocol import Method, MethodFailedError
+from pnml.bench.methods.published import PublishedDetector, PublishedRegret
 from pnml.bench.methods.regret import DeepRegret, LastRegret, PaperRegret
 from pnml.bench.methods.several_layers import KnnLayers, MahalanobisLayers
 from pnml.bench.methods.view import Outputs, View
 
 METHODS: dict[str, type[Method]] = {method.name: method for method in (Baseline, Odin, GramMethod, Oecc, Energy)}
-REGRETS: dict[str, type[Method]] = {method.name: method for method in (DeepRegret, LastRegret, PaperRegret)}
+REGRETS: dict[str, type[Method]] = {
+    method.name: method for method in (DeepRegret, LastRegret, PaperRegret, PublishedRegret)
+}
 PEERS: dict[str, type[Method]] = {
     method.name: method
     for method in (
@@ -55,7 +58,7 @@ LAYER_PEERS: dict[str, type[Method]] = {method.name: method for method in (KnnLa
 ALL_METHODS = {**METHODS, **REGRETS, **PEERS, **LAYER_PEERS}
 GROUPS = {
     "all": tuple(METHODS),
-    "peers": ("baseline", "energy", *REGRETS, *PEERS),
+    "peers": ("baseline", "energy", "pnml", "pnml-last", "pnml-paper", *PEERS),
     "layers": ("pnml", "pnml-last", KnnLayers.name, MahalanobisLayers.name),
 }
 """Names of groups of methods: those of the paper, those of the leaderboard, and those that may use several layers.
@@ -79,5 +82,6 @@ __all__ = [
     "Oecc",
     "Outputs",
     "Peer",
+    "PublishedDetector",
     "View",
 ]

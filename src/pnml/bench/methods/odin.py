@@ -93,7 +93,10 @@ class Odin(Method):
         return regret
 
     def _perturbed(self, view: View) -> dict[float, Outputs]:
-        return view.cached(("odin", self._candidates), lambda: perturbed_outputs(view, self._candidates))
+        found: dict[float, Outputs] = view.cached("odin", dict)
+        if missing := [epsilon for epsilon in self._candidates if epsilon not in found]:
+            found.update(perturbed_outputs(view, missing))
+        return found
 
 
 def perturbed_outputs(view: View, epsilons: Sequence[float]) -> dict[float, Outputs]:

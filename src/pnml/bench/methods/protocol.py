@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from pnml.bench.methods.published import PublishedDetector
     from pnml.bench.methods.view import View
     from pnml.core.detector import Detector
 
@@ -50,7 +51,7 @@ class Method(ABC):
             detector: fitted on their embeddings; it computes the regret that the method is combined with.
         """
         del train
-        self.detector = detector
+        self.detector: Detector | PublishedDetector = detector
         return self
 
     @property

@@ -23,8 +23,8 @@ def draw_augmentation(count: int, *, max_shift: int = 4, flip: bool, generator: 
     return Augmentation(shifts, torch.rand(count, generator=generator, device=device) < probability)
 
 
-def shift_and_flip(images: Tensor, rows: Tensor, augmentation: Augmentation) -> Tensor:
-    """Return the images ``rows`` (n,) of ``images`` (N, H, W, 3), augmented, with reflection at the border.
+def shift_and_flip(images: Tensor, rows: Tensor, augmentation: Augmentation, *, black: bool = False) -> Tensor:
+    """Return the images ``rows`` (n,) of ``images`` (N, H, W, 3), augmented, reflected or ``black`` beyond the border.
 
     Uses one gather and no padded copy.
 
@@ -32,13 +32,23 @@ def shift_and_flip(images: Tensor, rows: Tensor, augmentation: Augmentation) -> 
     >>> augmentation = Augmentation(torch.tensor([[0, 1]]), torch.tensor([False]))
     >>> shift_and_flip(images, torch.tensor([0]), augmentation)[0, 0, :, 0]
     tensor([1, 0, 1, 2])
+    >>> shift_and_flip(images, torch.tensor([0]), augmentation, black=True)[0, 0, :, 0]
+    tensor([0, 0, 1, 2])
     """
     height, width = images.shape[1:3]
-    down = _reflect(torch.arange(height, device=images.device) - augmentation.shifts[:, :1], height)
-    right = _reflect(torch.arange(width, device=images.device) - augmentation.shifts[:, 1:], width)
+    down = torch.arange(height, device=images.device) - augmentation.shifts[:, :1]
+    right = torch.arange(width, device=images.device) - augmentation.shifts[:, 1:]
     right = torch.where(augmentation.flips[:, None], right.flip(1), right)
-    pixels = (rows[:, None, None] * height + down[:, :, None]) * width + right[:, None, :]
-    return images.flatten(0, 2)[pixels]
+    from_row, from_column = _reflect(down, height)[:, :, None], _reflect(right, width)[:, None, :]
+    shifted = images.flatten(0, 2)[(rows[:, None, None] * height + from_row) * width + from_column]
+    if not black:
+        return shifted
+    inside = (_is_within(down, height)[:, :, None] & _is_within(right, width)[:, None, :])[..., None]
+    return shifted * inside
+
+
+def _is_within(positions: Tensor, length: int) -> Tensor:
+    return (positions >= 0) & (positions < length)
 
 
 def _reflect(positions: Tensor, length: int) -> Tensor:

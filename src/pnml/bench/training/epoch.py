@@ -52,9 +52,16 @@ class Trainer:
         self.mixed_precision = self.device.type == "cuda"
         self.optimizer = make_optimizer(recipe, network, fused=self.mixed_precision)
         self._forward: Callable[[Tensor], Tensor] = nn.Sequential(network.normalise, network)
-        if self.mixed_precision and find_spec("triton") is not None:
+        self.is_compiled = self.mixed_precision and find_spec("triton") is not None
+        if self.is_compiled:
             torch.compiler.reset()  # earlier compiled networks count towards PyTorch's limit
             self._forward = torch.compile(self._forward)
+
+    @property
+    def arithmetic(self) -> str:
+        """How the network is computed, for the record."""
+        kind = "bfloat16 autocast, weights in float32" if self.mixed_precision else "float32"
+        return f"{kind}, channels last, {'compiled' if self.is_compiled else 'not compiled'}"
 
     def run(self, epoch: int, seed: int, on_step: Callable[[int], None]) -> EpochResult:
         """Train for the epoch ``epoch`` = 1, 2, ...; ``seed`` determines everything random in it.
@@ -88,7 +95,8 @@ class Trainer:
         augmentation = draw_augmentation(
             total, max_shift=self.recipe.max_shift, flip=self.recipe.flip, generator=generator
         )
-        images = shift_and_flip(self.data.images, rows, augmentation).permute(0, 3, 1, 2)
+        images = shift_and_flip(self.data.images, rows, augmentation, black=self.recipe.black_border)
+        images = images.permute(0, 3, 1, 2)
         labels = self.data.labels[rows]
         outliers = None
         if self.outliers is not None:

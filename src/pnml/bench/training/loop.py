@@ -61,6 +61,7 @@ def train(
     start: zoo.Network | None = None,
     outliers: Sequence[OutlierSet] = (),
     report: Callable[[Progress], object] = lambda _progress: None,
+    float16: bool = False,
     save_every: float = 30.0,
 ) -> TrainingResult:
     """Train a network, test it, and write it to ``out`` with its recipe and its test accuracy.
@@ -80,6 +81,8 @@ def train(
         outliers: for recipes with a penalty: sets of the same image size, or "transformed" for training images that
             are shuffled in patches, noisy, inverted, or rotated and recoloured.
         report: called with the progress after every batch, such as :func:`pnml.bench.training.log_epochs`.
+        float16: round weights of layers to float16 when the training has ended, before the test: half the file.
+            Batch norms stay as they are.
         save_every: minimum number of seconds between saves of the unfinished training, at the end of an epoch.
 
     Raises:
@@ -112,6 +115,8 @@ def train(
             write_partial(unfinished, network, trainer.optimizer, epoch=epoch, settings=settings)
 
         _run(trainer, test_data, seed=seed, done=done, report=report, save=save, save_every=save_every)
+        if float16:
+            zoo.round_to_float16(network)
         test_accuracy = accuracy(network, test_data)
     network.to(device="cpu", memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     results = {
@@ -119,8 +124,9 @@ def train(
         "date": datetime.now(timezone.utc).date().isoformat(),
         "device": device.type,
         "torch": torch.__version__,
+        "arithmetic": trainer.arithmetic,
     }
-    zoo.save(network, out, extra=settings | results)
+    zoo.save(network, out, extra=settings | results, float16=float16)
     unfinished.unlink(missing_ok=True)
     return TrainingResult(network, test_accuracy, out)
 

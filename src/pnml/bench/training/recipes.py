@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pnml.bench.training.losses import ConfidenceControl, EnergyMargins
 
@@ -20,10 +20,10 @@ TUNINGS = (EnergyMargins.name, ConfidenceControl.name)
 
 @dataclass(frozen=True)
 class Recipe:
-    """SGD with Nesterov momentum, or AdamW; per batch, the learning rate warms up linearly, then follows a cosine to 0.
+    """SGD with Nesterov momentum, or AdamW; per batch, the learning rate warms up linearly, then follows its schedule.
 
-    Weight decay applies to every parameter, including batch norms and biases. Images are shifted, with reflection at
-    the border, and flipped horizontally.
+    Weight decay applies to every parameter, including batch norms and biases. Images are shifted and flipped
+    horizontally.
 
     Attributes:
         model: the network's name in :mod:`pnml.bench.zoo`.
@@ -35,6 +35,8 @@ class Recipe:
         momentum: the Nesterov momentum; AdamW does without it.
         weight_decay: the L2 penalty; of AdamW, the decoupled decay.
         warmup: the fraction of steps in which the learning rate rises.
+        schedule: "cosine", to 0, or "steps": a tenth of the rate after half of the steps, a hundredth after 75 %.
+        black_border: whether shifted images are black beyond their border, as by most authors, or reflected there.
         label_smoothing: of the cross entropy.
         flip: whether images are flipped; digits are not.
         max_shift: the most pixels that images are shifted by.
@@ -55,6 +57,8 @@ class Recipe:
     momentum: float = 0.9
     weight_decay: float = 5e-4
     warmup: float = 0.05
+    schedule: Literal["cosine", "steps"] = "cosine"
+    black_border: bool = False
     label_smoothing: float = 0.0
     flip: bool = True
     max_shift: int = 4
@@ -97,20 +101,28 @@ class Recipe:
         warmup_steps = round(self.warmup * steps)
         if step < warmup_steps:
             return self.lr * (step + 1) / (warmup_steps + 1)
+        if self.schedule == "steps":
+            return self.lr * 0.1 ** sum(step >= share * steps for share in _STEPS)
         return self.lr * 0.5 * (1 + math.cos(math.pi * (step - warmup_steps) / (steps - warmup_steps)))
 
 
 _DEFAULT_SCHEDULE = (100, 256, 0.2)  # epochs, batch size, learning rate
 _SCHEDULES = {
-    ("resnet-34", "cifar10"): (100, 512, 0.4),
     ("resnet-20", "cifar10"): (150, 256, 0.2),
     ("resnet-20", "cifar100"): (150, 256, 0.2),
     ("resnet-18-small", "cifar10"): (100, 128, 0.1),  # as OpenOOD trains it
     ("resnet-18-small", "cifar100"): (100, 128, 0.1),
-    **{(model, "svhn"): (100, 128, 0.1) for model in MODELS},  # chosen for 20,000 training images
+    **{(model, "svhn"): (100, 128, 0.1) for model in MODELS},
 }
+_STEPS = (0.5, 0.75)  # shares of the training
+_AS_PUBLISHED: dict[str, dict[str, Any]] = {  # by the sources that the paper's checkpoints come from
+    "resnet-34": {"epochs": 200, "schedule": "steps"},  # Lee et al., 2018
+    "wideresnet-40-2": {"epochs": 100, "schedule": "cosine"},  # Hendrycks et al., 2019; Liu et al., 2020
+}
+_PUBLISHED_BATCH: dict[str, Any] = {"batch_size": 128, "lr": 0.1, "warmup": 0.0, "black_border": True}
 _ENERGY_INSIDE = {"cifar10": -23.0, "cifar100": -27.0, "svhn": -23.0}  # the authors give no value for SVHN
 _UNIFORMITY = {"cifar10": 0.05, "cifar100": 0.05, "svhn": 0.03}
+_OECC_EPOCHS = {"cifar10": 15, "cifar100": 10, "svhn": 5}
 
 
 def recipe(model: str, dataset: str, *, tune: str | None = None) -> Recipe:
@@ -120,9 +132,11 @@ def recipe(model: str, dataset: str, *, tune: str | None = None) -> Recipe:
         model: one of ``MODELS``; "vit-small" is for "tinyimagenet" alone.
         dataset: one of ``DATASETS``.
         tune: "energy" or "oecc", to tune a trained network with outliers. As by their authors, a step has 128 training
-            images and 256 outliers and the learning rate starts at 0.001, for 10 epochs with energy and 15 with OECC
-            (on SVHN too, where the authors used 5 epochs of a set several times as large). There are no values for
-            TinyImageNet.
+            images and 256 outliers and the learning rate starts at 0.001, for 10 epochs with energy and 15, 10 and 5
+            with OECC on CIFAR-10, CIFAR-100 and SVHN. There are no values for TinyImageNet.
+
+    On CIFAR and SVHN, ResNet-34 and WideResNet-40-2 are trained as their publishers did: batches of 128, a learning rate
+    of 0.1, and black borders; 200 epochs in steps, and 100 epochs by a cosine.
 
     >>> recipe("resnet-20", "cifar10").epochs
     150
@@ -138,16 +152,17 @@ def recipe(model: str, dataset: str, *, tune: str | None = None) -> Recipe:
         return _tinyimagenet(model, tune)
     classes, flip = DATASETS[dataset], dataset != "svhn"
     if tune is None:
+        if model in _AS_PUBLISHED:
+            return Recipe(model, dataset, classes, flip=flip, **_PUBLISHED_BATCH, **_AS_PUBLISHED[model])
         epochs, batch_size, lr = _SCHEDULES.get((model, dataset), _DEFAULT_SCHEDULE)
         return Recipe(model, dataset, classes, epochs, batch_size, lr, flip=flip)
     penalty: Penalty
     if tune == EnergyMargins.name:
         epochs, penalty = 10, EnergyMargins(inside=_ENERGY_INSIDE[dataset])
     else:
-        epochs, penalty = 15, ConfidenceControl(uniformity=_UNIFORMITY[dataset])
-    return Recipe(
-        model, dataset, classes, epochs, 128, 0.001, warmup=0.0, flip=flip, penalty=penalty, outliers_per_image=2
-    )
+        epochs, penalty = _OECC_EPOCHS[dataset], ConfidenceControl(uniformity=_UNIFORMITY[dataset])
+    step = _PUBLISHED_BATCH | {"lr": 0.001, "outliers_per_image": 2}
+    return Recipe(model, dataset, classes, epochs, flip=flip, penalty=penalty, **step)
 
 
 def _tinyimagenet(model: str, tune: str | None) -> Recipe:

@@ -14,6 +14,16 @@ from pnml.bench.zoo.architectures import ARCHITECTURES, create
 from pnml.bench.zoo.checkpoints import CHECKPOINTS, Checkpoint
 from pnml.bench.zoo.network import Network
 from pnml.bench.zoo.normalisation import Normalise
-from pnml.bench.zoo.weights import load, save
+from pnml.bench.zoo.weights import load, round_to_float16, save
 
-__all__ = ["ARCHITECTURES", "CHECKPOINTS", "Checkpoint", "Network", "Normalise", "create", "load", "save"]
+__all__ = [
+    "ARCHITECTURES",
+    "CHECKPOINTS",
+    "Checkpoint",
+    "Network",
+    "Normalise",
+    "create",
+    "load",
+    "round_to_float16",
+    "save",
+]

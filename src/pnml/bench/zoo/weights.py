@@ -75,10 +75,23 @@ def load(
     return network.eval()
 
 
-def save(network: Network, path: str | os.PathLike[str], *, extra: dict[str, str] | None = None) -> None:
+def round_to_float16(network: Network) -> None:
+    """Round the weights of layers to numbers that float16 has, in place; those of batch norms stay as they are."""
+    for tensor in network.state_dict().values():
+        if _is_matrix(tensor):
+            tensor.copy_(tensor.half())
+
+
+def save(
+    network: Network, path: str | os.PathLike[str], *, extra: dict[str, str] | None = None, float16: bool = False
+) -> None:
     """Write a network of :func:`create` to a ``.safetensors`` file, with its architecture, for :func:`load`.
 
-    ``extra`` is added to the file's metadata.
+    Args:
+        network: the network.
+        path: the file.
+        extra: added to the file's metadata.
+        float16: store the weights of layers in float16, which is exact after :func:`round_to_float16`.
     """
     if network.architecture is None:
         raise ValueError("expected a network of zoo.create or zoo.load, which set its architecture")
@@ -89,8 +102,14 @@ def save(network: Network, path: str | os.PathLike[str], *, extra: dict[str, str
         "std": json.dumps(network.normalise.std.flatten().tolist()),
     }
     state = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
+    if float16:
+        state = {name: tensor.half() if _is_matrix(tensor) else tensor for name, tensor in state.items()}
     with atomic_path(path) as partial:
         partial.write_bytes(to_bytes(state, metadata=metadata))
+
+
+def _is_matrix(tensor: Tensor) -> bool:
+    return tensor.ndim > 1
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
