@@ -197,14 +197,16 @@ class Scheduler:
 
 
 def status(jobs: list[Job], out: Path) -> str:
-    """Return how many jobs are done, and the last line of each log that is not."""
+    """Return how many jobs are done, and for each that is not its number of results and the last line of its log."""
     done = [job for job in jobs if (out / "done" / job.name).exists()]
     lines = [f"{len(done)} of {len(jobs)} jobs done"]
     for job in jobs:
         log = out / "logs" / f"{job.name}.txt"
         if job not in done and log.exists():
             text = log.read_text(encoding="utf-8", errors="replace").replace("\r", "\n").strip().splitlines()
-            lines.append(f"{job.name}: {' '.join(text[-1].split())[:100] if text else 'started'}")
+            cells = out / "results" / job.name / "cells.csv"
+            count = f" {len(cells.read_text(encoding='utf-8').splitlines()) - 1} results," if cells.exists() else ""
+            lines.append(f"{job.name}:{count} {' '.join(text[-1].split())[:100] if text else 'started'}")
     return "\n".join(lines)
 
 

@@ -71,7 +71,7 @@ def test_paper_reports_absent_sets_and_checkpoints(
     assert "nothing was measured: " in done.stderr
     assert "ResNet-101, ImageNet-30 against iSUN, LSUN (R)" in done.stderr
     assert "image set absent: imagenet30" in done.stderr
-    assert "232 cells: 0 run, 232 not run." in done.stdout
+    assert "258 cells: 0 run, 258 not run." in done.stdout
     assert {result.status for result in load_study(small_world)} == {"not run"}
 
 

@@ -68,8 +68,20 @@ def test_git_state_is_that_of_the_package_alone(tmp_path: Path, monkeypatch: pyt
     assert git_state(package) == (commit, False)
     (package / "new.py").write_text("")
     assert git_state(package) == (commit, True)
+    tree = git("rev-parse", "HEAD:src/pnml")
     monkeypatch.setattr(shutil, "which", lambda _: None)
+    monkeypatch.delenv("PNML_COMMIT", raising=False)
     assert git_state(package) == (None, None)
+    monkeypatch.setenv("PNML_COMMIT", f"{commit}\n{tree}\n")
+    assert git_state(package) == (commit, True)
+    (package / "new.py").unlink()
+    for folder in ("__pycache__", "empty"):
+        (package / folder).mkdir()
+    (package / "__pycache__" / "new.pyc").write_text("compiled")
+    assert git_state(package) == (commit, False)
+    monkeypatch.setenv("PNML_COMMIT", commit)
+    with pytest.raises(ValueError, match="expected a commit and the tree of the package"):
+        git_state(package)
 
 
 def test_a_run_records_the_code_it_was_started_with(monkeypatch: pytest.MonkeyPatch) -> None:

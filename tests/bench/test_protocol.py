@@ -18,14 +18,16 @@ from pnml.bench.summary import absent
 def test_the_papers_plan_has_every_cell_of_its_tables_once() -> None:
     keys = [cell.key for cell in paper_plan()]
     assert len(keys) == len(set(keys))
-    assert set(keys) == {cell.key for cell in paper_cells()}
+    printed = {cell.key for cell in paper_cells()}
+    remade = {(m, i, "tinyimagenet_resize_nearest", a) for m, i, o, a in printed if o == "tinyimagenet_resize"}
+    assert set(keys) == printed | remade
 
 
 def test_all_takes_the_papers_sets_and_every_method() -> None:
     cells = plan("densenet-bc-100", "svhn", ["all"], ["all"])
     assert {(cell.ood, cell.method) for cell in cells} == {
         (ood, method)
-        for ood in {cell.ood for cell in paper_cells() if cell.ind == "svhn"}
+        for ood in {cell.ood for cell in paper_cells() if cell.ind == "svhn"} | {"tinyimagenet_resize_nearest"}
         for method in ("baseline", "odin", "gram", "oecc", "energy")
     }
 

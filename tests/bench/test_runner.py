@@ -129,11 +129,11 @@ def test_a_killed_run_continues_where_it_stopped(small_world: Path, monkeypatch:
     whole = run(wanted, Options(out=small_world / "whole", limit=20)).results
     measured: list[Cell] = []
 
-    def killed(cell: Cell, *args: object) -> Result:
+    def killed(cell: Cell, *args: object, **kwargs: object) -> Result:
         if len(measured) == 3:
             raise KeyboardInterrupt
         measured.append(cell)
-        return record.measure(cell, *args)  # type: ignore[arg-type]
+        return record.measure(cell, *args, **kwargs)  # type: ignore[arg-type]
 
     monkeypatch.setattr(runner, "measure", killed)
     with pytest.raises(KeyboardInterrupt):
@@ -264,6 +264,34 @@ def test_the_papers_plan_runs_available_cells_and_reports_the_others(
         expected[model, "imagenet30", "image set absent: imagenet30"] = 8
     assert status == expected
     assert len(load_study(small_world)) == len(paper_plan()) == 258
+
+
+def test_oracle_and_published_arithmetic_are_run_beside_ours(
+    small_world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = cells("svhn", "baseline,odin,pnml-paper")
+    plain = {result.key: result for result in run(wanted, Options(out=small_world / "plain", limit=30)).results}
+    options = Options(out=small_world, limit=30, oracle=True, published=True)
+    found = {(result.method, result.study): result for result in run(wanted, options).results}
+    ours, suffixes = options.full_study, ("-oracle", "-published", "-oracle-published")
+    assert found.keys() == {
+        *((method, ours) for method in ("baseline", "odin", "pnml-paper")),
+        *(("odin", ours + suffix) for suffix in suffixes),
+        ("baseline", f"{ours}-published"),
+    }
+    for (method, study), result in found.items():
+        assert (result.settings.get("arithmetic") == "published") == study.endswith("published")
+        assert result.scores is not None
+        if "oracle" not in study:
+            assert result.scores.method == plain[result.key].scores.method  # type: ignore[union-attr]
+        if study == ours:
+            assert result.scores == plain[result.key].scores
+        if method == "odin":
+            assert result.settings["method"][0]["oracle"] == ("oracle" in study)
+    best = found["odin", f"{ours}-oracle"].scores, found["odin", ours].scores
+    assert best[0].method.auroc >= best[1].method.auroc  # type: ignore[union-attr]
+    monkeypatch.setattr(runner, "measure", lambda *_, **__: pytest.fail("a finished cell was run again"))
+    assert len(run(wanted, options).results) == 7
 
 
 def test_without_rich_progress_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -122,7 +122,12 @@ def _outlier_set(name: str, side: int) -> OutlierSet:
 
 @contextmanager
 def _progress_bar() -> Iterator[Callable[[training.Progress], None]]:
-    """Yield a function that shows the progress of a training on stderr."""
+    """Yield a function that shows the progress of a training on stderr: a bar, or a line an epoch in a file."""
+    if not Console(stderr=True).is_terminal:
+        from pnml.bench.training import log_epochs
+
+        yield log_epochs
+        return
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("loading")

@@ -32,7 +32,8 @@ TRAINABLE = ["cifar10", "cifar100", "svhn", "imagenet30"]
 
 
 def test_sets_are_those_of_the_paper_and_of_openood() -> None:
-    assert list(SETS) == [*STORED, "uniform", "gaussian", "tinyimagenet", "mnist", "textures", "places365"]
+    others = {"uniform", "gaussian", "tinyimagenet", "mnist", "textures", "places365"}
+    assert set(SETS) == {*STORED, "tinyimagenet_resize_nearest"} | others
 
 
 @pytest.mark.parametrize("name", STORED)
@@ -150,6 +151,14 @@ def test_tinyimagenet_resize_is_antialiased(tmp_path: Path) -> None:
     path.write_bytes(b"corrupt")
     with pytest.raises(UndecodableError, match=path.name):
         load("tinyimagenet_resize", root=tmp_path)
+
+
+def test_tinyimagenet_resize_nearest_takes_every_second_pixel(tmp_path: Path) -> None:
+    make_tiny_imagenet(tmp_path, 4)
+    found = load("tinyimagenet_resize_nearest", root=tmp_path)
+    for path, image in zip(sorted(tmp_path.rglob("*.JPEG")), np.asarray(found.images), strict=True):
+        assert np.array_equal(image, np.asarray(Image.open(path).convert("RGB"))[1::2, 1::2])
+    assert "re-made" in found.note
 
 
 def test_odin_archives_are_preferred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

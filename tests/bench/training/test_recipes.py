@@ -43,7 +43,7 @@ def test_tuning_penalties_are_the_published_ones() -> None:
 
 
 def test_learning_rate_warms_up_then_falls_to_zero() -> None:
-    plan = recipe("resnet-34", "cifar10")
+    plan = recipe("densenet-bc-100", "cifar10")
     rates = [plan.lr_at(step, 1000) for step in range(1000)]
     top = rates.index(max(rates))
     assert max(rates) == plan.lr
@@ -52,6 +52,17 @@ def test_learning_rate_warms_up_then_falls_to_zero() -> None:
     assert rates[top:] == sorted(rates[top:], reverse=True)
     assert 0 < rates[-1] < 1e-5
     assert rates[525] == pytest.approx(plan.lr / 2)
+
+
+def test_published_recipes_have_their_authors_schedules() -> None:
+    steps = recipe("resnet-34", "svhn")
+    assert (steps.epochs, steps.batch_size, steps.black_border) == (200, 128, True)
+    assert [steps.lr_at(step, 100) for step in (0, 49, 50, 74, 75, 99)] == pytest.approx(
+        [0.1, 0.1, 0.01, 0.01, 1e-3, 1e-3]
+    )
+    cosine = recipe("wideresnet-40-2", "cifar100")
+    assert (cosine.epochs, cosine.lr_at(0, 100), cosine.lr_at(50, 100)) == (100, 0.1, pytest.approx(0.05))
+    assert [recipe("resnet-34", name, tune="oecc").epochs for name in ("cifar10", "cifar100", "svhn")] == [15, 10, 5]
 
 
 @pytest.mark.parametrize(

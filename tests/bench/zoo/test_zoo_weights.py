@@ -265,3 +265,16 @@ def test_published_densenet_classifies_cifar10() -> None:
     with torch.inference_mode():
         predicted = torch.cat([network(network.normalise(batch)).argmax(1) for batch in test.batches(16)])
     assert (predicted.numpy() == test.labels).mean() > 0.9
+
+
+def test_float16_weights_are_rounded_once_and_stored_exactly(network: zoo.Network, tmp_path: Path) -> None:
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    zoo.round_to_float16(network)
+    zoo.save(network, tmp_path / "half.safetensors", float16=True)
+    zoo.save(network, tmp_path / "whole.safetensors")
+    assert (tmp_path / "half.safetensors").stat().st_size < 0.6 * (tmp_path / "whole.safetensors").stat().st_size
+    loaded = zoo.load(tmp_path / "half.safetensors").state_dict()
+    for name, tensor in before.items():
+        expected = tensor.half().float() if tensor.ndim > 1 else tensor
+        assert loaded[name].dtype == tensor.dtype
+        assert torch.equal(loaded[name], expected)

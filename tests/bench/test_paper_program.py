@@ -1,0 +1,74 @@
+"""The program that measures the paper: its plan has every cell that can be had, its scheduler goes on where it was."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pnml.bench.paper import paper_cells
+from pnml.bench.protocol import REMADE, plan
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+import paper as program  # type: ignore[import-not-found]
+
+ABSENT = {"lsun_crop", "lsun_resize"}
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> list[Any]:
+    return list(program.Plan(tmp_path).jobs())
+
+
+def option(job: Any, name: str) -> str:
+    return str(job.words[job.words.index(name) + 1])
+
+
+def test_plan_has_every_cell_that_can_be_measured(jobs: list[Any]) -> None:
+    found = set()
+    for job in jobs:
+        if "bench" in job.words and option(job, "--study") in {"paper", "retrained"}:
+            words = {name: option(job, f"--{name}") for name in ("model", "ind", "ood", "method")}
+            cells = plan(words["model"], words["ind"], words["ood"].split(","), words["method"].split(","))
+            keys = {cell.key for cell in cells}
+            assert not keys & found, "two jobs would write one cell"
+            found |= keys
+    wanted = {cell.key for cell in paper_cells() if cell.ind != "imagenet30" and cell.ood not in ABSENT}
+    assert {(model, ind, REMADE.get(ood, ood), method) for model, ind, ood, method in wanted} <= found
+
+
+def test_jobs_have_names_of_their_own_and_need_weights_that_others_write(jobs: list[Any]) -> None:
+    assert len({job.name for job in jobs}) == len(jobs)
+    written = {Path(option(job, "--out")) for job in jobs if job.trains}
+    assert {job.needs for job in jobs if job.needs is not None} <= written
+    assert [job.urgency for job in jobs] == sorted(job.urgency for job in jobs)
+
+
+def test_scheduler_runs_what_is_ready_and_nothing_twice(tmp_path: Path) -> None:
+    made, log = tmp_path / "made", tmp_path / "log"
+
+    def job(name: str, code: str, needs: Path | None = None) -> Any:
+        return program.Job(name, ["-c", f"open({str(log)!r}, 'a').write('{name} '); {code}"], 0, needs)
+
+    def work() -> list[Any]:
+        return [
+            job("second", "pass", made),
+            job("first", f"open({str(made)!r}, 'w')"),
+            job("bad", "raise SystemExit(3)"),
+            job("never", "pass", tmp_path / "absent"),
+        ]
+
+    for expected in ("first bad second ", "first bad second bad "):
+        assert program.Scheduler(work(), tmp_path, trainings=1, benches=1).run() == ["bad", "never"]
+        assert log.read_text() == expected
+    assert "2 of 4 jobs done" in program.status(work(), tmp_path)
+
+
+def test_program_lists_its_commands() -> None:
+    done = subprocess.run(
+        [sys.executable, program.__file__, "--list", "--only", "peers_*"], capture_output=True, check=True
+    )
+    assert len(done.stdout.splitlines()) == 8
