@@ -10,7 +10,8 @@
 * ``gram``: Gram+pNML with deviations of other samples (grouped by class in batches of 2,048, as in the published code),
   with its standard deviations (unbiased; 0 becomes 1), and with both.
 
-Every entry holds AUROC and TNR at TPR 95 %, in percent: [AUROC, TNR].
+Every entry holds AUROC and TNR at TPR 95 %, in percent: [AUROC, TNR]. ``cells`` lists the same for each cell of
+the paper that an experiment bears on: the paper's number of a method with pNML, ours, and ours with the change.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ from pnml.bench.methods import PublishedDetector, View
 from pnml.bench.methods.gram import Gram, validation_splits
 from pnml.bench.methods.logit_scores import msp_score
 from pnml.bench.model_under_test import full_precision
+from pnml.bench.paper import paper_cells
+from pnml.bench.protocol import REMADE
 from pnml.bench.results import start_run
 from pnml.core import theorem
 from pnml.core.subspace import xtg
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
     from pnml.bench.data import ImageSet
     from pnml.metrics import Metrics
 
+MODEL = "densenet-bc-100"
 CUTS = (1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5)
 FILTERS = ("NEAREST", "BOX", "BILINEAR", "HAMMING", "BICUBIC", "LANCZOS")
 OOD = {
@@ -67,7 +71,7 @@ class Experiment:
 
     def __init__(self, ind: str, device: torch.device, limit: int | None) -> None:
         self.ind_name, self.limit, self.device = ind, limit, device
-        self.network = zoo.load(f"densenet-bc-100_{ind}").to(device)
+        self.network = zoo.load(f"{MODEL}_{ind}").to(device)
         self.train, self.ind = self.view(load(ind, split="train", limit=limit)), self.view(load(ind, limit=limit))
         head = self.network.head
         self.weight, self.bias = head.weight.detach(), head.bias.detach()
@@ -194,6 +198,40 @@ class Experiment:
         return lambda view: detector.score(view.embeddings)
 
 
+def changes(record: dict[str, Any]) -> list[tuple[str, str, dict[str, Any], dict[str, Any]]]:
+    """Return every change: what it is, the method it bears on, and [AUROC, TNR] of each OOD set without and with it."""
+    is_svhn = record["ind"] == "svhn"
+    ours, gram = record["cut"]["ours"], record["gram"]["ours"]
+    resized = {name: {"tinyimagenet_resize_nearest": one["ours"]} for name, one in record["resize"].items()}
+    digits = {
+        name: {ood: one["ours"] for ood, one in (values.items() if is_svhn else (("svhn", values),))}
+        for name, values in record["svhn"].items()
+    }
+    found = [
+        (f"eigenvalue cut: {name}", "baseline", ours, one) for name, one in record["cut"].items() if name != "rank"
+    ]
+    found += [(f"{FEW_DIGITS:,} training images: {name}", "baseline", ours, one) for name, one in record["fit"].items()]
+    found += [(f"resized by {name}", "baseline", resized["nearest"], one) for name, one in resized.items()]
+    found += [(f"digits {name}", "baseline", digits["as it is"], one) for name, one in digits.items()]
+    return found + [(f"Gram: {name}", "gram", gram, one) for name, one in record["gram"].items()]
+
+
+def as_cells(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return one entry for each change, OOD set and metric: the paper's number, ours, and ours with the change."""
+    back = {new: old for old, new in REMADE.items()}
+    paper = {(*cell.key, cell.metric): cell.plus_pnml for cell in paper_cells()}
+    found = []
+    for experiment, method, ours, changed in changes(record):
+        for ood, values in changed.items():
+            for place, metric in enumerate(("auroc", "tnr_at_tpr95")):
+                printed = paper.get((MODEL, record["ind"], back.get(ood, ood), method, metric))
+                if printed is not None and ours is not changed:
+                    names = {"model": MODEL, "ind": record["ind"], "ood": ood, "method": method, "metric": metric}
+                    values_of = {"paper": printed, "ours": ours[ood][place], "with_change": values[place]}
+                    found.append({"experiment": experiment, **names, **values_of})
+    return found
+
+
 def scaled_regret(log_p: Tensor, leverage: Tensor, scale: Tensor) -> Tensor:
     scaled = torch.where(scale > 0, scale * leverage, 0.0)
     regret: Tensor = theorem.regret(log_p, xtg(scaled), log=True)
@@ -214,6 +252,11 @@ def numbers(metrics: Metrics) -> list[float]:
     return [round(metrics.auroc, 3), round(metrics.tnr_at_tpr95, 3)]
 
 
+def write(record: dict[str, Any], path: Path) -> None:
+    with atomic_path(path) as partial:
+        partial.write_text(json.dumps(record) + "\n", encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ind", required=True, choices=list(OOD))
@@ -229,9 +272,10 @@ def main() -> None:
         experiment = Experiment(args.ind, device, args.limit)
         for part in (experiment.cut, experiment.fit, experiment.resize, experiment.svhn, experiment.gram):
             record[part.__name__] = part()
-            with atomic_path(args.out) as partial:
-                partial.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+            write(record, args.out)
             print(f"{args.ind}: {part.__name__} done", flush=True)
+    record["cells"] = as_cells(record)
+    write(record, args.out)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@
 Every job is one command of pnml in a process of its own. It starts as soon as the weights that it needs are there, and
 goes on where it stopped when the program is started again; a job that has ended is not run again. Weights go to
 ``OUT/weights``, what a command prints to ``OUT/logs``, and the results of each job to a folder of its own in
-``OUT/results``, as several processes must not write one table.
+``OUT/results``, as several processes must not write one table; each sample's scores are kept there, for figures.
 
 Studies: ``paper`` (the paper's checkpoints), ``retrained`` (networks trained here by the published recipes) and
 ``peers-2026-11`` (today's default beside other detectors, on both); the first two also with ``-oracle`` and
@@ -113,12 +113,12 @@ class Plan:
 
     def _bench(self, model: str, ind: str, methods: str, oods: tuple[str, ...], weights: Path | None = None) -> Job:
         study, urgency = ("paper", 1) if weights is None else ("retrained", 3)
-        options = ["--oracle", "--published", "--study", study]
+        options = ["--oracle", "--published", "--keep-scores", "--study", study]
         return self._run_bench(f"{study}_{model}_{ind}_{methods}", model, ind, methods, oods, weights, urgency, options)
 
     def _peers(self, model: str, ind: str, weights: Path | None, urgency: int) -> Job:
         methods, oods = "peers,layers,pnml-published", (*OTHERS[ind], *FAR, *ANTIALIASED, *NEAR[ind])
-        options = ["--study", PEERS_STUDY]
+        options = ["--keep-scores", "--study", PEERS_STUDY]
         return self._run_bench(f"peers_{model}_{ind}", model, ind, methods, oods, weights, urgency, options)
 
     def _run_bench(  # noqa: PLR0917 - the words of one command

@@ -61,7 +61,7 @@ def test_scheduler_runs_what_is_ready_and_nothing_twice(tmp_path: Path) -> None:
             job("never", "pass", tmp_path / "absent"),
         ]
 
-    for expected in ("first bad second ", "first bad second bad "):
+    for expected in ("first second bad ", "first second bad bad "):
         assert program.Scheduler(work(), tmp_path, trainings=1, benches=1).run() == ["bad", "never"]
         assert log.read_text() == expected
     assert "2 of 4 jobs done" in program.status(work(), tmp_path)
