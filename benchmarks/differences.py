@@ -39,8 +39,7 @@ from pnml.bench.methods import PublishedDetector, View
 from pnml.bench.methods.gram import Gram, validation_splits
 from pnml.bench.methods.logit_scores import msp_score
 from pnml.bench.model_under_test import full_precision
-from pnml.bench.paper import paper_cells
-from pnml.bench.protocol import REMADE
+from pnml.bench.paper import REMADE, paper_cells
 from pnml.bench.results import start_run
 from pnml.core import theorem
 from pnml.core.subspace import xtg

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pnml.bench.paper import paper_cells
-from pnml.bench.protocol import REMADE, plan
+from pnml.bench.paper import REMADE, paper_cells
+from pnml.bench.protocol import plan
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import paper as program  # type: ignore[import-not-found]
@@ -28,7 +28,7 @@ def option(job: Any, name: str) -> str:
 
 
 def test_plan_has_every_cell_that_can_be_measured(jobs: list[Any]) -> None:
-    found = set()
+    found: set[tuple[str, ...]] = set()
     for job in jobs:
         if "bench" in job.words and option(job, "--study") in {"paper", "retrained"}:
             words = {name: option(job, f"--{name}") for name in ("model", "ind", "ood", "method")}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pnml.bench.data import SETS
 from pnml.bench.methods import ALL_METHODS, GROUPS, Peer
-from pnml.bench.paper import paper_cells
+from pnml.bench.paper import REMADE, paper_cells
 from pnml.bench.zoo import ARCHITECTURES
 from pnml.integrations._import import import_pytorch_ood
 
@@ -58,10 +58,6 @@ class Cell:
             return f"{self.model}_imagenet"
         tuned = self.method == "oecc" or (self.model, self.method) == ("wideresnet-40-2", "energy")
         return f"{self.model}-{self.method}_{self.ind}" if tuned else f"{self.model}_{self.ind}"
-
-
-REMADE = {"tinyimagenet_resize": "tinyimagenet_resize_nearest"}
-"""Sets that give the paper's numbers in place of those that it used, which cannot be had; run beside them."""
 
 
 def paper_plan() -> list[Cell]:

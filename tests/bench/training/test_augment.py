@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pnml.bench.training.augment import MAX_SHIFT, Augmentation, draw_augmentation, shift_and_flip
+from pnml.bench.training.augment import Augmentation, draw_augmentation, shift_and_flip
 
 SHIFTS = st.lists(st.tuples(st.integers(-4, 4), st.integers(-4, 4), st.booleans()), min_size=1, max_size=5)
 
@@ -44,11 +44,11 @@ def test_no_flips_without_flip() -> None:
 
 def test_black_borders_are_those_of_padding_with_zeros() -> None:
     images = torch.randint(1, 256, (6, 8, 8, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(3))
-    augmentation = draw_augmentation(6, flip=True, generator=torch.Generator().manual_seed(4))
+    augmentation = draw_augmentation(6, max_shift=4, flip=True, generator=torch.Generator().manual_seed(4))
     rows = torch.tensor([5, 0, 1, 1, 2, 4])
     found = shift_and_flip(images, rows, augmentation, black=True)
-    padded = np.pad(images.numpy(), ((0, 0), (MAX_SHIFT, MAX_SHIFT), (MAX_SHIFT, MAX_SHIFT), (0, 0)))
+    padded = np.pad(images.numpy(), ((0, 0), (4, 4), (4, 4), (0, 0)))
     for one, row, (down, right), flip in zip(found.numpy(), rows, *map(torch.Tensor.tolist, augmentation), strict=True):
-        top, left = MAX_SHIFT - down, MAX_SHIFT - right
+        top, left = 4 - down, 4 - right
         expected = padded[row, top : top + 8, left : left + 8]
         assert np.array_equal(one, expected[:, ::-1] if flip else expected)

@@ -11,6 +11,7 @@ from pnml.backend.arrays import to_numpy
 from pnml.bench.dataset_cache import DatasetCache
 from pnml.bench.methods import METHODS
 from pnml.bench.model_under_test import ModelUnderTest, full_precision
+from pnml.bench.options import Variant
 from pnml.bench.protocol import plan
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def comparisons(model: str, ind: str, ood: Sequence[str], method: str, options: 
     with full_precision():
         model_under_test = _model(cells[0], options, cache)
         views = [model_under_test.load(cell.ood)[0] for cell in cells]  # what is absent is missed before the long work
-        fitted, _ = model_under_test.fit().method(method)
+        fitted, _ = model_under_test.fit().method(method, Variant())
         return [_comparison(cell, fitted, model_under_test.ind, view) for cell, view in zip(cells, views, strict=True)]
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from pnml.bench.methods.protocol import Rows
+    from pnml.bench.methods.published import PublishedDetector
     from pnml.bench.methods.view import View
     from pnml.core.detector import Detector
 
@@ -67,7 +68,7 @@ class Oecc(GramMethod):
     name = "oecc"
 
 
-def _unit_norm(view: View, detector: Detector) -> tuple[Tensor, Tensor]:
+def _unit_norm(view: View, detector: Detector | PublishedDetector) -> tuple[Tensor, Tensor]:
     """Return log-probabilities (n, C) and leverage (n,) of the embeddings scaled to norm 1."""
     norms = view.embeddings.norm(dim=1, keepdim=True)
     unit = view.embeddings / norms.clamp_min(torch.finfo(norms.dtype).tiny)

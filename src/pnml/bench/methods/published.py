@@ -40,7 +40,8 @@ class PublishedLeverage:
     def leverage(self, x: Tensor) -> Tensor:
         """Return the leverage of every row of x (n, M), shape (n,), in float32; finite for every row."""
         x = x.float()
-        return ((x @ self._inverse) * x).sum(dim=1).abs()
+        leverage: Tensor = ((x @ self._inverse) * x).sum(dim=1).abs()
+        return leverage
 
 
 class PublishedDetector:

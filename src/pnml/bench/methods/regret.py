@@ -27,6 +27,7 @@ class Regret(Method):
     composes, is_regret = False, True
     embedding_scale: ClassVar[EmbeddingScale]
     layers: tuple[Layer, ...] = ()
+    detector: Detector
 
     def fit(self, train: View, detector: Detector) -> Regret:
         """Fit a new detector on the training set; ``detector`` is not used."""

@@ -135,8 +135,8 @@ def recipe(model: str, dataset: str, *, tune: str | None = None) -> Recipe:
             images and 256 outliers and the learning rate starts at 0.001, for 10 epochs with energy and 15, 10 and 5
             with OECC on CIFAR-10, CIFAR-100 and SVHN. There are no values for TinyImageNet.
 
-    On CIFAR and SVHN, ResNet-34 and WideResNet-40-2 are trained as their publishers did: batches of 128, a learning rate
-    of 0.1, and black borders; 200 epochs in steps, and 100 epochs by a cosine.
+    On CIFAR and SVHN, ResNet-34 and WideResNet-40-2 are trained as their publishers did: batches of 128, a learning
+    rate of 0.1, and black borders; 200 epochs in steps, and 100 epochs by a cosine.
 
     >>> recipe("resnet-20", "cifar10").epochs
     150
