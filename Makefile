@@ -5,7 +5,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo check lint test test-oldest cpus mutants bench clean
+.PHONY: help demo check lint test test-oldest cpus mutants bench docs clean
 
 help:
 	@echo "make demo         run pnml demo on a real network and write its report to out/demo"
@@ -16,6 +16,7 @@ help:
 	@echo "make cpus         the tests under six CPU settings (PATHS=tests/core for some of them)"
 	@echo "make mutants      change one operator or number of the core at a time: which changes do the tests notice? (an hour)"
 	@echo "make bench        measure speed beside the peers (about ten minutes, on a quiet machine)"
+	@echo "make docs         build the documentation site into site/; a broken link is an error"
 	@echo "make clean        remove .venv and everything the other commands made"
 
 .venv/base: pyproject.toml constraints.txt
@@ -28,6 +29,11 @@ help:
 .venv/installed: .venv/base
 	@echo "== Adding what the checks need"
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+.venv/docs: .venv/base
+	@echo "== Adding what the site needs"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	@touch $@
 
 demo: .venv/base
@@ -67,5 +73,9 @@ mutants: .venv/installed
 bench: .venv/installed
 	env -u OMP_NUM_THREADS $(BIN)/python benchmarks/speed.py
 
+docs: .venv/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	@echo "look at it: $(BIN)/python -m http.server --directory site"
+
 clean:
-	rm -rf .venv .venv-oldest out .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-oldest out site .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache

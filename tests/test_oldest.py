@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-TOOLS = {"mypy", "playwright", "pytest-cov", "ruff"}  # of developers; no test runs with the oldest of them
+# Of developers; no test runs with the oldest of them.
+TOOLS = {"mkdocs-material", "mkdocstrings-python", "mypy", "playwright", "pytest-cov", "ruff"}
 
 
 def numbers(version: str) -> list[int]:

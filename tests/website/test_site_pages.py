@@ -1,0 +1,95 @@
+"""The pages of the site that are made from the repository: links, commands, docstrings, the Python reference."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import pnml
+import site_commands
+import site_docstrings
+import site_links
+from pnml.cli import app
+
+ROOT = Path(__file__).resolve().parents[2]
+API = sorted((ROOT / "website" / "api").glob("*.md"))
+
+
+@pytest.mark.parametrize("module", [site_docstrings, site_links], ids=lambda module: module.__name__)
+def test_examples_in_docstrings_hold(module: object) -> None:
+    found = doctest.testmod(module)  # type: ignore[arg-type]
+    assert found.attempted > 0
+    assert found.failed == 0
+
+
+def test_doctests_become_blocks_that_end_where_they_end() -> None:
+    text = "A line.\n\n    >>> for x in range(2):\n    ...     x\n    0\n    1\n\nAnother.\n\n>>> 1\n1"
+    assert site_docstrings.as_markdown(text) == (
+        "A line.\n\n    ```pycon\n    >>> for x in range(2):\n    ...     x\n    0\n    1\n    ```\n\nAnother.\n\n"
+        "```pycon\n>>> 1\n1\n```"
+    )
+
+
+@pytest.mark.parametrize(
+    ("page", "link", "expected"),
+    [
+        ("docs/results.md", "peers.md", "peers.md"),
+        ("docs/guides/uses.md", "../images/a.png", "../images/a.png"),
+        ("docs/guides/uses.md", "../../results/a.json", "../project/results/a.json"),
+        ("docs/start.md", "../examples/files.ipynb", "examples/files.md"),
+        ("examples/files.ipynb", "../docs/guides/uses.md", "../guides/uses.md"),
+        ("CONTRIBUTING.md", "docs/mutants.md", "../mutants.md"),
+        ("research/confirm.md", "second-round.md", "second-round.md"),
+        ("research/confirm.md", "../docs/tables/a.md", "../../tables/a.md"),
+    ],
+)
+def test_links_lead_to_the_same_file(page: str, link: str, expected: str) -> None:
+    assert site_links.on_the_site(f"[a]({link}#b) and [c]({link})", page) == f"[a]({expected}#b) and [c]({expected})"
+
+
+@pytest.mark.parametrize("text", ["[a](https://example.org)", "[a](#here)", "`[a](b.md)`", "```text\n[a](b.md)\n```\n"])
+def test_links_to_elsewhere_and_in_code_stay(text: str) -> None:
+    assert site_links.on_the_site(text, "CONTRIBUTING.md") == text
+
+
+def test_linked_files_are_found_by_way_of_each_other(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("[b](../b.md), [c](c.md), [d](../missing.md)", encoding="utf-8")
+    (tmp_path / "b.md").write_text("[c](c.json), [b](b.md)", encoding="utf-8")
+    (tmp_path / "c.json").write_text("{}", encoding="utf-8")
+    assert site_links.linked_from(["docs/a.md"], tmp_path) == ["b.md", "c.json"]
+
+
+def test_the_page_of_commands_has_every_command_with_its_options() -> None:
+    sections = dict(re.findall(r"^## pnml (.*?)\n(.*?)(?=^## |\Z)", site_commands.page(), re.MULTILINE | re.DOTALL))
+    root: Any = typer.main.get_command(app)
+    commands = {name: command for name, command in root.commands.items() if not hasattr(command, "commands")}
+    for group in set(root.commands) - set(commands):
+        commands |= {f"{group} {name}": command for name, command in root.commands[group].commands.items()}
+    assert set(sections) == set(commands)
+    for name, command in commands.items():
+        options = {word for parameter in command.params for word in parameter.opts if word.startswith("-")}
+        missing = {word for word in options if not re.search(rf"(`|, ){word}\b", sections[name])}
+        assert missing == options & set(site_commands.COMMON)
+        assert "```bash\n" in sections[name]
+
+
+def test_every_public_name_is_in_the_python_reference_once() -> None:
+    documented = [
+        name for page in API for name in re.findall(r"^::: (\S+)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    assert len(set(documented)) == len(documented)
+    assert {f"pnml.{name}" for name in dir(pnml) if name != "__version__"} <= set(documented)
+
+
+def test_every_warning_is_in_the_python_reference() -> None:
+    page = (ROOT / "website" / "api" / "warnings.md").read_text(encoding="utf-8")
+    for source in sorted((ROOT / "src" / "pnml").rglob("*.py")):
+        module = ".".join(source.relative_to(ROOT / "src").with_suffix("").parts)
+        for name in re.findall(r"^class (\w+)\(UserWarning\)", source.read_text(encoding="utf-8"), re.MULTILINE):
+            assert f"::: {module}.{name}\n" in page

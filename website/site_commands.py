@@ -1,0 +1,71 @@
+"""The reference of the commands, from what their ``--help`` is made of."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from pnml.cli import app
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_EXAMPLE = re.compile(r"^Examples?: `(?P<line>.+)`$", re.DOTALL)
+_NOTES = re.compile(r"  \[(?P<notes>[^\[\]]+)\]$")
+COMMON = ("--json", "--traceback", "--help")
+
+
+def page() -> str:
+    """Return the page of all commands, as Markdown."""
+    group: Any = typer.main.get_command(app)
+    parts = ["# Commands", "The text of `--help`, for reading and for searching.", _prose(group.help)]
+    parts += ["Every command has these options:", _table(_records(group, common=True))]
+    for name, command in _commands(group):
+        parts += [f"## {name}", *_describe(name, command)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _commands(group: Any, before: str = "pnml") -> Iterator[tuple[str, Any]]:
+    """Yield the full name of every command, and the command."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, f"{before} {name}")
+        else:
+            yield f"{before} {name}", command
+
+
+def _describe(name: str, command: Any) -> list[str]:
+    records = list(_records(command, common=False))
+    words = [name, *(record[0] for record in records if not record[0].startswith("-")), "[OPTIONS]"]
+    return [f"```text\n{' '.join(words)}\n```", _prose(command.help), _table(records)]
+
+
+def _prose(text: str) -> str:
+    """Return the paragraphs of a help text, with its examples in one block of code."""
+    paragraphs = [paragraph.replace("\n", " ") for paragraph in text.strip().split("\n\n")]
+    examples = [match["line"] for one in paragraphs if (match := _EXAMPLE.match(one))]
+    prose = [one for one in paragraphs if not _EXAMPLE.match(one)]
+    return "\n\n".join(prose + (["```bash\n" + "\n".join(examples) + "\n```"] if examples else []))
+
+
+def _records(command: Any, *, common: bool) -> Iterator[tuple[str, str, str]]:
+    """Yield for every argument and option what is written, what it means, and its default or limits."""
+    context = command.make_context(command.name, [], resilient_parsing=True)
+    for parameter in command.params:
+        record = parameter.get_help_record(context)
+        if record is None or (parameter.opts[0] in COMMON) != common:
+            continue
+        written, meaning = record
+        notes = _NOTES.search(meaning)
+        yield written, _NOTES.sub("", meaning), notes["notes"] if notes else ""
+
+
+def _table(records: Iterator[tuple[str, str, str]] | list[tuple[str, str, str]]) -> str:
+    rows = [f"| `{_cell(written)}` | {_cell(meaning)} | {_cell(notes)} |" for written, meaning, notes in records]
+    return "\n".join(["| option | meaning | |", "|---|---|---|", *rows]) if rows else ""
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
