@@ -5,7 +5,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo check lint test test-oldest cpus mutants bench docs clean
+.PHONY: help demo check lint test test-oldest cpus mutants bench docs notebooks clean
 
 help:
 	@echo "make demo         run pnml demo on a real network and write its report to out/demo"
@@ -17,6 +17,7 @@ help:
 	@echo "make mutants      change one operator or number of the core at a time: which changes do the tests notice? (an hour)"
 	@echo "make bench        measure speed beside the peers (about ten minutes, on a quiet machine)"
 	@echo "make docs         build the documentation site into site/; a broken link is an error"
+	@echo "make notebooks    run the notebooks of examples/ and store what they print and draw"
 	@echo "make clean        remove .venv and everything the other commands made"
 
 .venv/base: pyproject.toml constraints.txt
@@ -76,6 +77,9 @@ bench: .venv/installed
 docs: .venv/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "look at it: $(BIN)/python -m http.server --directory site"
+
+notebooks: .venv/installed
+	MPLBACKEND=agg $(BIN)/python website/site_notebooks.py examples/*.ipynb
 
 clean:
 	rm -rf .venv .venv-oldest out site .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -11,6 +11,7 @@ from mkdocs.structure.files import File
 
 import site_commands
 import site_links
+import site_notebooks
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -26,11 +27,25 @@ def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:
     """Add the pages and files that are not below ``docs``."""
     in_docs = [f"docs/{file.src_uri}" for file in files.documentation_pages()]
     for path in {*PROJECT_PAGES, *site_links.linked_from([*in_docs, *PROJECT_PAGES], ROOT)}:
-        files.append(File.generated(config, site_links.place(path), abs_src_path=str(ROOT / path)))
+        if path.endswith(".ipynb"):
+            _add_notebook(files, config, path)
+        else:
+            files.append(File.generated(config, site_links.place(path), abs_src_path=str(ROOT / path)))
     for page in sorted((ROOT / "website" / "api").glob("*.md")):
         files.append(File.generated(config, f"api/{page.name}", abs_src_path=str(page)))
     files.append(File.generated(config, "commands.md", content=site_commands.page()))
+    files.append(File.generated(config, "style.css", abs_src_path=str(ROOT / "website" / "style.css")))
     return files
+
+
+def _add_notebook(files: Files, config: MkDocsConfig, path: str) -> None:
+    """Add a notebook as a page with its pictures, and as a file to download."""
+    target = Path(site_links.place(path))
+    text, pictures = site_notebooks.page(site_notebooks.read(ROOT / path), target.stem)
+    files.append(File.generated(config, str(target), content=text))
+    files.append(File.generated(config, str(target.with_suffix(".ipynb")), abs_src_path=str(ROOT / path)))
+    for name, picture in pictures.items():
+        files.append(File.generated(config, str(target.with_name(name)), content=picture))
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
@@ -38,6 +53,10 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     source = page.file.src_uri
     if source.startswith(("api/", "commands")):
         return markdown
+    if source.startswith("examples/"):
+        name = f"{Path(source).stem}.ipynb"
+        download = f"[Download this notebook]({name}){{ download }}"
+        return f"{site_links.on_the_site(markdown, f'examples/{name}')}\n{download}\n"
     where = source.removeprefix("project/") if source.startswith("project/") else f"docs/{source}"
     return site_links.on_the_site(markdown, where)
 

@@ -27,8 +27,8 @@ def place(path: str) -> str:
     parts = PurePosixPath(path)
     if parts.parts[0] == "docs":
         return str(parts.relative_to("docs"))
-    if parts.parts[0] == "examples" and parts.suffix == ".ipynb":
-        return str(parts.with_suffix(".md"))
+    if parts.parts[0] == "examples":
+        return str(parts.with_suffix(".md")) if parts.suffix == ".ipynb" else path
     return f"project/{path}"
 
 
