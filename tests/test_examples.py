@@ -61,7 +61,7 @@ def test_run_shows_what_is_printed_and_the_last_expression() -> None:
 
 def test_run_keeps_figures() -> None:
     mpl.use("agg")
-    code = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()"
+    code = "import matplotlib.pyplot as plt\nfigure, axes = plt.subplots()\naxes.plot([1, 2])"
     notebook = a_notebook(code)
     notebook["cells"][1]["outputs"] = site_notebooks.run(notebook, "test")[1]
     text, pictures = site_notebooks.page(notebook, "name")

@@ -46,6 +46,7 @@ def run(notebook: Notebook, name: str) -> list[list[Output]]:
     """Run the code of a notebook in the working directory, and return the outputs of each of its cells."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     outputs = []
+    _figures()  # closes those of others
     for number, cell in enumerate(notebook["cells"]):
         is_code = cell["cell_type"] == "code"
         outputs.append(_run_cell(source(cell), f"{name}, cell {number}", namespace) if is_code else [])
