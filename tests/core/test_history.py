@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from pnml.core.history import BINS, MOST_WINDOWS, SMALLEST_WINDOW, History
 
@@ -58,10 +59,25 @@ def test_windows_double_when_there_are_too_many() -> None:
         check(history, stream(count))
 
 
-def test_windows_since_a_sample() -> None:
-    history = History(0, 1)
-    history.add(*stream(25)[:3])
-    assert [history.since(sample) for sample in (1, 10, 11, 25)] == [slice(0, 3), slice(0, 3), slice(1, 3), slice(2, 3)]
+def test_periods_before_and_since_a_sample_hold_their_samples() -> None:
+    columns, history = stream(3000), History(3, 2)
+    history.add(*columns)
+    p_values, flagged, _, prediction, strangest = columns
+    assert history.window == 40
+    cuts = {None: [(1, 3000)], 40: [(1, 3000)], 41: [(1, 40), (41, 3000)], 2999: [(1, 2960), (2961, 3000)]}
+    for sample, expected in cuts.items():
+        found = history.split(sample)
+        assert [(one.first, one.last) for one in found] == expected
+        for one in found:
+            here = slice(one.first - 1, one.last)
+            assert (one.samples, one.flagged) == (len(p_values[here]), flagged[here].sum())
+            assert one.share == flagged[here].mean()
+            assert one.p_values.tolist() == np.histogram(p_values[here], BINS, (0, 1))[0].tolist()
+            assert one.class_samples.tolist() == np.bincount(prediction[here], minlength=3).tolist()
+            assert one.class_flagged.tolist() == np.bincount(prediction[here][flagged[here]], minlength=3).tolist()
+            assert one.layer_flagged.tolist() == np.bincount(strangest[here][flagged[here]], minlength=2).tolist()
+            interval = stats.binomtest(one.flagged, one.samples).proportion_ci(0.9, "exact")
+            np.testing.assert_allclose(one.interval(0.9), interval, rtol=1e-6)
 
 
 def test_classes_are_added_where_they_are_seen() -> None:

@@ -19,6 +19,7 @@ from pnml.cli import (
     fit,
     inspect,
     leaderboard,
+    monitor,
     report,
     score,
     tables,
@@ -45,7 +46,7 @@ def pnml(
 ) -> Facts:
     """Know when a classifier's answer cannot be trusted.
 
-    Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted.
+    Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 an alarm of pnml monitor, 130 interrupted.
 
     Example: `pnml demo`
     """
@@ -73,6 +74,7 @@ for command in (
     inspect.inspect,
     export.export,
     report.report,
+    monitor.monitor,
     bench.bench,
     leaderboard.leaderboard,
     tables.tables,

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from pnml.cli._errors import Interrupted, Refused, messages, one_line
+from pnml.cli._errors import Interrupted, Noticed, Refused, messages, one_line
 from pnml.cli._json import as_json
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ TracebackOption = Annotated[
     ),
 ]
 
-DONE, REFUSED, USAGE, INTERRUPTED = 0, 1, 2, 130
+DONE, REFUSED, USAGE, NOTICED, INTERRUPTED = 0, 1, 2, 3, 130
 """The exit codes."""
 
 # The class of errors in options and arguments: of click, or of the copy of click in newer releases of typer.
@@ -72,7 +72,7 @@ class App(TyperGroup):
     """A group of commands."""
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
-        """Run a command and exit: 0 if it is done, 1 if it was refused, 2 for wrong usage, 130 after Ctrl-C."""
+        """Run a command and exit: 0 done, 1 refused, 2 wrong usage, 3 done and an alarm, 130 after Ctrl-C."""
         words = sys.argv[1:] if args is None else list(args)
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
@@ -85,6 +85,8 @@ class App(TyperGroup):
             warned = stack.enter_context(messages())
             try:
                 result = super().main(args, *rest, **{**extra, "standalone_mode": False})
+            except Noticed as found:
+                facts, code = found.facts, NOTICED
             except Exception as error:  # noqa: BLE001
                 message, code = _explain(error, words)
                 facts = {"error": message, **getattr(error, "facts", {})}

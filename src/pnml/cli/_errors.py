@@ -26,6 +26,14 @@ class Refused(ValueError):  # noqa: N818
         self.facts = facts
 
 
+class Noticed(Exception):  # noqa: N818
+    """Raised where a command is done, and scripts should learn by the exit code what it found; ``facts`` say it."""
+
+    def __init__(self, facts: dict[str, Any]) -> None:
+        super().__init__()
+        self.facts = facts
+
+
 class Interrupted(Exception):  # noqa: N818
     """Raised after Ctrl-C, with what is kept."""
 

@@ -110,16 +110,10 @@ def _of_results(folder: Path, study: str | None, model: str | None, ind: str | N
 
 
 def _of_scores(path: Path, images: Path | None, detector: Path | None, classes: Path | None) -> Report:
+    from pnml.io.texts import read_class_names
     from pnml.report.scored import report_of_scores
 
     if detector is None:
         typer.echo("without --detector the page cannot say how many flagged samples to expect", err=True)
-    names = [] if classes is None else _read_lines(classes)
+    names = [] if classes is None else read_class_names(classes)
     return report_of_scores(path, images=images, detector=detector, class_names=names)
-
-
-def _read_lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is no text file in UTF-8: expected class names, one a line") from error

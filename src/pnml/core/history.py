@@ -6,9 +6,12 @@ that is kept are sums, and the evidence at a window's end and at its peak, so ba
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+from pnml.core.conformal import observed_interval
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,6 +23,43 @@ BINS = 20
 """Of the histograms of p-values."""
 
 SUMS = ("samples", "flagged", "p_values", "class_samples", "class_flagged", "layer_flagged")
+
+
+class Period(NamedTuple):
+    """A stretch of a stream.
+
+    Attributes:
+        first, last: its samples, counted from 1.
+        flagged: how many of them are flagged.
+        p_values: how many p-values lie in each of ``BINS`` equal ranges.
+        class_samples, class_flagged: by predicted class, where it is known, shape (C,).
+        layer_flagged: flagged samples by the layer that gave them away, where it is known, shape (layers,).
+    """
+
+    first: int
+    last: int
+    flagged: int
+    p_values: NDArray[np.int64]
+    class_samples: NDArray[np.int64]
+    class_flagged: NDArray[np.int64]
+    layer_flagged: NDArray[np.int64]
+
+    @property
+    def samples(self) -> int:
+        """How many samples there are."""
+        return self.last - self.first + 1
+
+    @property
+    def share(self) -> float:
+        """The share of samples that is flagged."""
+        return self.flagged / self.samples
+
+    def __str__(self) -> str:
+        return f"samples {self.first:,} to {self.last:,}"
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Return where the rate of flagged samples lies (Clopper and Pearson)."""
+        return observed_interval(self.flagged, self.samples, confidence)
 
 
 class History:
@@ -93,9 +133,17 @@ class History:
             self._add_part(*part)
             start = here.stop
 
-    def since(self, sample: int) -> slice:
-        """Return the windows from the one on that holds a sample, counted from 1."""
-        return slice((sample - 1) // self.window, self.length)
+    def period(self, start: int, stop: int) -> Period:
+        """Return what the windows from ``start`` to before ``stop`` hold together."""
+        first, last = 1 + start * self.window, min(stop * self.window, self.count)
+        flagged, *sums = (getattr(self, name)[start:stop].sum(axis=0) for name in SUMS if name != "samples")
+        return Period(first, last, int(flagged), *sums)
+
+    def split(self, sample: int | None) -> tuple[Period, ...]:
+        """Return the periods before and from the window on that holds a sample; one if there is none before."""
+        cut = 0 if sample is None else (sample - 1) // self.window
+        edges = [0, self.length] if cut == 0 else [0, cut, self.length]
+        return tuple(self.period(start, stop) for start, stop in pairwise(edges))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the state as arrays."""

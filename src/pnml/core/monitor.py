@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pnml.backend.arrays import Array
+    from pnml.core.history import Period
 
 _AT_ONCE = 4096  # samples whose bets are in memory at once
 
@@ -61,6 +62,7 @@ class Monitor:
         alarm_at: the sample, counted from 1, at which the evidence reached 1/``alpha``; None before.
         since: the sample, counted from 1, from which on the stream is likely to be changed, as estimated when the alarm
             was raised; None before.
+        tables: digests of the score tables that were taken in by ``pnml monitor``, so that none counts twice.
         history: what the stream looked like over time, see :class:`~pnml.core.history.History`.
 
     >>> from pnml.core.calibration import calibrate
@@ -96,6 +98,7 @@ class Monitor:
         self.threshold, self.alpha, self.seed = threshold, float(alpha), int(seed)
         self.layer_names: tuple[str, ...] = tuple(getattr(detector, "layer_names", ()))
         self.log_evidence, self.log_peak, self.alarm_at, self.since = 0.0, 0.0, None, None
+        self.tables: tuple[str, ...] = ()
         self.history = History(threshold.n_classes, 1 + len(self.layer_names))
         self._pool, self._martingale = RankPool(threshold.scores), Martingale()
 
@@ -111,6 +114,14 @@ class Monitor:
     def evidence(self) -> float:
         """What a fortune of 1 that bets on a change has become; infinity beyond what a float can hold."""
         return math.exp(self.log_evidence) if self.log_evidence < 709 else math.inf
+
+    @property
+    def periods(self) -> tuple[Period, ...]:
+        """The stream before and since the change, cut at a window of ``history``; one period without an alarm.
+
+        There is one as well where the stream was changed from its first window on.
+        """
+        return self.history.split(self.since)
 
     @property
     def verdict(self) -> str:

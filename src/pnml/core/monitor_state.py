@@ -36,6 +36,7 @@ _RULES: Rules = {
     "alarm_at": (lambda value: value is None or (is_count(value) and value > 0), "null or the number of a sample"),
     "since": (lambda value: value is None or (is_count(value) and value > 0), "null or the number of a sample"),
     "layer_names": (are_texts, "a list of names"),
+    "tables": (are_texts, "a list of digests"),
     "bets": (lambda value: value == _BETS, "those of this version of pnml"),
     "threshold": (lambda value: isinstance(value, dict), "names with values"),
 }
@@ -49,7 +50,8 @@ def to_state(monitor: Monitor) -> tuple[Arrays, dict[str, Any]]:
     arrays |= {"keys": pool.keys, "counts": pool.counts, **monitor._martingale.arrays()}  # noqa: SLF001
     arrays |= {f"{_PREFIX}{name}": array for name, array in history.arrays().items()}
     info = {name: getattr(monitor, name) for name in ("alpha", "seed", "count", *_KEPT)}
-    info |= {"window": history.window, "layer_names": monitor.layer_names, "bets": _BETS, "threshold": threshold}
+    info |= {"window": history.window, "bets": _BETS, "threshold": threshold}
+    info |= {"layer_names": monitor.layer_names, "tables": monitor.tables}
     return arrays, info
 
 
@@ -66,6 +68,7 @@ def from_state(arrays: Arrays, info: dict[str, Any]) -> dict[str, Any]:
     return kept | {
         "threshold": threshold,
         "layer_names": tuple(info["layer_names"]),
+        "tables": tuple(info["tables"]),
         "history": History.restore(count, info["window"], history),
         "_pool": RankPool.restore(arrays["keys"], arrays["counts"]),
         "_martingale": Martingale.restore(count, arrays),

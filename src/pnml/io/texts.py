@@ -8,6 +8,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -52,3 +53,11 @@ def split_texts(content: NDArray[np.uint8], lengths: NDArray[np.int64]) -> NDArr
     return as_texts(
         held[start:stop].decode(errors="surrogateescape") for start, stop in zip([0, *stops], stops, strict=False)
     )
+
+
+def read_class_names(path: Path) -> list[str]:
+    """Return the lines of a text file, the names of classes 0, 1, ..."""
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no text file in UTF-8: expected class names, one a line") from error

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pnml.report.by_class import render_classes
 from pnml.report.definitions import render_definitions, render_in_short
 from pnml.report.depth import render_depths
+from pnml.report.document import render_entries, render_plot
 from pnml.report.flagged import render_flagged
 from pnml.report.gallery import render_gallery
 from pnml.report.labels import label
@@ -15,8 +16,6 @@ from pnml.report.tables import METRICS, metric_table, render_table
 from pnml.report.verdict import render_verdicts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pnml.report.model import Report
 
 _SLIDER = """<div class="slider">
@@ -42,7 +41,7 @@ def render_sections(report: Report) -> str:
             _gallery(report),
             _curves(report),
         ]
-    return "\n".join([*filter(None, parts), _metrics(report), _facts(report), render_definitions(report)])
+    return "\n".join([*filter(None, parts), _metrics(report), render_entries("Run details", "run", report.facts), render_definitions(report)])
 
 
 def _overview(report: Report) -> str:
@@ -97,7 +96,7 @@ def _scores(report: Report) -> str:
     return f"""<section class="panel" aria-labelledby="scores-title">
 <h2 id="scores-title">Regret and threshold</h2>
 <p class="legend" id="histogram-legend"></p>
-{_plot("histogram", "Histogram of the regrets", _SLIDER)}
+{render_plot("histogram", "Histogram of the regrets", _SLIDER)}
 <div class="scroll" tabindex="0" role="region" aria-label="Share of every set that is flagged at this threshold">
 <table class="outcome">
 <caption>At this threshold</caption>
@@ -119,7 +118,7 @@ def _p_values(report: Report) -> str:
 <p class="muted">Samples like the calibration data spread evenly, along the dashed line. A heap at the left is strange \
 samples.</p>
 <p class="legend" id="pvalues-legend"></p>
-{_plot("pvalues", "Histogram of the p-values")}
+{render_plot("pvalues", "Histogram of the p-values")}
 </section>"""
 
 
@@ -131,17 +130,10 @@ def _curves(report: Report) -> str:
         panels.append(("spectrum", "Spectrum of the training embeddings", "Spectrum of the training embeddings"))
     rendered = "".join(
         f'<section class="panel" aria-labelledby="{key}-title"><h2 id="{key}-title">{title}</h2>'
-        f'<p class="legend" id="{key}-legend"></p>{_plot(key, name)}</section>\n'
+        f'<p class="legend" id="{key}-legend"></p>{render_plot(key, name)}</section>\n'
         for key, title, name in panels
     )
     return f'<div class="columns">\n{rendered}</div>' if rendered else ""
-
-
-def _plot(key: str, name: str, control: str = "") -> str:
-    """Return the container of a chart, with a text for the current value and a table of all values."""
-    return f"""<div class="plot" id="{key}" role="img" tabindex="0" aria-label="{name}"></div>
-{control}<p class="readout" id="{key}-readout" aria-live="polite"></p>
-<details data-table="{key}"><summary>{name}: table of values</summary><div class="scroll"></div></details>"""
 
 
 def _metrics(report: Report) -> str:
@@ -164,16 +156,3 @@ def _gallery(report: Report) -> str:
 {f'<p class="muted">{note}</p>' if bars else ""}
 {render_gallery(report)}
 </section>"""
-
-
-def _facts(report: Report) -> str:
-    if not report.facts:
-        return ""
-    return f"""<section class="panel" aria-labelledby="run-title">
-<h2 id="run-title">Run details</h2>
-<dl class="facts">{_entries(report.facts)}</dl>
-</section>"""
-
-
-def _entries(entries: Mapping[str, str]) -> str:
-    return "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>\n" for name, text in entries.items())

@@ -1,0 +1,84 @@
+"""What drives a change of a stream: which predicted classes are flagged more than expected, and by which layers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pnml.core.conformal import observed_interval
+from pnml.report.by_class import CONFIDENCE, MOST_CLASSES
+from pnml.report.model import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from pnml.core.monitor import Monitor
+
+
+def excess_by_class(monitor: Monitor) -> NDArray[np.float64]:
+    """Return how many more samples of each class are flagged, in the last period, than expected on average."""
+    last = monitor.periods[-1]
+    found: NDArray[np.float64] = last.class_flagged - monitor.threshold.false_alarm_rate * last.class_samples
+    return found
+
+
+def class_table(monitor: Monitor, class_names: Sequence[str] = ()) -> Table | None:
+    """Return the flagged share of every predicted class, those far above expectation first; None if not known."""
+    *earlier, last = monitor.periods
+    if not last.class_samples.any():
+        return None
+    excess = excess_by_class(monitor)
+    seen = np.flatnonzero(last.class_samples)
+    shown = seen[np.argsort(-excess[seen], kind="stable")][:MOST_CLASSES]
+    columns = ["Predicted class", "Samples", "Flagged", "Above expectation", "Flagged, %"]
+    columns += [f"Interval, {CONFIDENCE:.0%} confidence", *["Before, %"] * len(earlier)]
+    rows = [
+        (
+            class_names[number] if number < len(class_names) else str(number),
+            f"{last.class_samples[number]:,}",
+            f"{last.class_flagged[number]:,}",
+            f"{excess[number]:+,.1f}",
+            100 * last.class_flagged[number] / last.class_samples[number],
+            _interval(int(last.class_flagged[number]), int(last.class_samples[number])),
+            *(_percent(one.class_flagged[number], one.class_samples[number]) for one in earlier),
+        )
+        for number in shown.tolist()
+    ]
+    most = f", the {MOST_CLASSES} most of {len(seen):,}" if len(seen) > MOST_CLASSES else ""
+    rate = f"{100 * monitor.threshold.false_alarm_rate:.4g}%"
+    note = (
+        f"Above expectation: flagged samples beyond {rate} of the samples of the class, the expected share on average."
+    )
+    return Table(title=f"By predicted class{most}, {last}", columns=tuple(columns), rows=tuple(rows), note=note)
+
+
+def depth_table(monitor: Monitor) -> Table | None:
+    """Return which layers gave flagged samples away, from input to output; None if not known."""
+    *earlier, last = monitor.periods
+    if not last.layer_flagged.any() or not monitor.layer_names:
+        return None
+    columns = ("Layer, from input to output", "Flagged", "Share, %", *["Share before, %"] * len(earlier))
+    numbers = [*range(1, 1 + len(monitor.layer_names)), 0]  # the embedding is the last
+    rows = tuple(
+        (
+            name,
+            f"{last.layer_flagged[number]:,}",
+            _percent(last.layer_flagged[number], last.layer_flagged.sum()),
+            *(_percent(one.layer_flagged[number], one.layer_flagged.sum()) for one in earlier),
+        )
+        for number, name in zip(numbers, (*monitor.layer_names, "embedding"), strict=True)
+    )
+    title = f"By the layer that gave flagged samples away, {last}"
+    return Table(title=title, columns=columns, rows=rows)
+
+
+def _percent(part: int, whole: int) -> float | None:
+    return 100 * float(part) / float(whole) if whole else None
+
+
+def _interval(flagged: int, count: int) -> str:
+    low, high = observed_interval(flagged, count, CONFIDENCE)
+    return f"{low:.1%} to {high:.1%}"
