@@ -73,6 +73,8 @@ def monitor(
         raise typer.BadParameter(f"{alpha} does not lie between 0 and 1", param_hint="--alpha")
     check_output(out, *scores, detector, classes, state)
     if state is not None:
+        if out.resolve() == state.resolve():
+            raise typer.BadParameter(f"{out} is the --state, too: name another page", param_hint="--out")
         check_output(state, *scores, detector, classes)
     names = [] if classes is None else read_class_names(classes)
     with ExitStack() as stack:

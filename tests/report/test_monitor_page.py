@@ -1,0 +1,127 @@
+"""The page of a monitor: its numbers against explicit counts, and that nothing on it can harm."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pnml import Monitor
+from pnml.core.calibration import calibrate
+from pnml.report.monitored import monitor_data, render_monitor, write_monitor
+from pnml.report.stream_tables import class_table, depth_table
+
+from .factories import LAYERS, NASTY, page_data_of
+from .monitors import CHANGED, QUIET, changed, quiet
+from .test_report_page import Page
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return render_monitor(changed(), title=NASTY, facts={"Scores": NASTY}, class_names=("ant", NASTY))
+
+
+def test_page_is_well_formed_escaped_and_loads_nothing(text: str) -> None:
+    page = Page(text)
+    assert page.open == []
+    assert "<script>alert" not in text
+    assert [tag for tag, _ in page.tags].count("script") == 2
+    for _, attributes in page.tags:
+        assert not {"src", "srcset", "action"} & attributes.keys()
+        assert str(attributes.get("href", "data:")).startswith("data:")
+        assert not [name for name in attributes if name.startswith("on") or name == "style"]
+    assert not re.search(r"@import|url\((?!#)|https?://(?!www\.w3\.org/2000/svg)", text)
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+
+
+def test_page_says_what_the_monitor_found(text: str) -> None:
+    monitor = changed()
+    assert monitor.since is not None
+    assert abs(monitor.since - QUIET) < 30
+    sentence = monitor.verdict[0].upper() + monitor.verdict[1:]
+    assert sentence in text
+    assert f'<span class="value">{monitor.since:,}</span>' in text
+    assert f"alarm at sample {monitor.alarm_at:,}" in text
+    assert "What drives it" in text
+    calm = render_monitor(quiet(), title="Calm", facts={}, class_names=())
+    assert "No change noticed" in calm
+    assert "By class and layer" not in calm  # neither is known
+    assert "no alarm" in calm
+
+
+def test_charts_have_the_numbers_of_the_stream(text: str) -> None:
+    monitor, data = changed(), page_data_of(text)
+    assert data == monitor_data(monitor)
+    assert data["limit"] == pytest.approx(2)
+    assert max(data["evidence"]) == pytest.approx(monitor.log_peak / math.log(10), abs=1e-3)
+    rates = data["rates"]
+    assert [one["first"] for one in rates] == [1, *(one["last"] + 1 for one in rates[:-1])]
+    assert rates[-1]["last"] == QUIET + CHANGED
+    assert sum(round(one["share"] * (one["last"] - one["first"] + 1)) for one in rates) == monitor.history.flagged.sum()
+    for one in rates:
+        count = one["last"] - one["first"] + 1
+        interval = stats.binomtest(round(one["share"] * count), count).proportion_ci(0.95, "exact")
+        assert (one["low"], one["high"]) == pytest.approx(interval, rel=1e-6)
+        assert count >= 50
+    assert [sum(one["bins"]) for one in data["pValues"]] == [one.samples for one in monitor.periods]
+
+
+def test_few_samples_are_one_rate() -> None:
+    monitor = Monitor(calibrate(np.arange(99.0)))
+    for count in range(1, 130):
+        monitor.update([50.0])
+        rates = monitor_data(monitor)["rates"]
+        assert rates[-1]["last"] == count
+        assert all(one["last"] - one["first"] + 1 >= min(count, 25) for one in rates)
+
+
+def test_classes_that_drive_the_change_come_first() -> None:
+    monitor = changed()
+    table = class_table(monitor, ("ant", "bee", "cat"))
+    assert table is not None
+    before, since = monitor.periods
+    row = dict(zip(table.columns, table.rows[0], strict=True))
+    assert row["Predicted class"] == "bee"
+    assert row["Samples"] == f"{since.class_samples[1]:,}"
+    assert row["Flagged"] == f"{since.class_flagged[1]:,}"
+    assert row["Above expectation"] == f"{since.class_flagged[1] - 0.05 * since.class_samples[1]:+.1f}"
+    assert row["Flagged, %"] == pytest.approx(100 * since.class_flagged[1] / since.class_samples[1])
+    assert row["Before, %"] == pytest.approx(100 * before.class_flagged[1] / before.class_samples[1])
+    assert f"samples {since.first:,} to {since.last:,}" in table.title
+    assert class_table(quiet()) is None
+
+
+def test_many_classes_are_cut_to_the_most_flagged() -> None:
+    monitor = Monitor(calibrate(np.arange(99.0), predictions=np.arange(99) % 60))
+    monitor.update(np.full(120, 50.0), np.arange(120) % 60)
+    monitor.update([1000.0], [59])
+    table = class_table(monitor)
+    assert table is not None
+    assert len(table.rows) == 40
+    assert table.rows[0][0] == "59"
+    assert "the 40 most of 60" in table.title
+
+
+def test_layers_that_gave_the_change_away_are_named_from_input_to_output() -> None:
+    monitor = changed()
+    table = depth_table(monitor)
+    assert table is not None
+    before, since = monitor.periods
+    assert [row[0] for row in table.rows] == [*LAYERS, "embedding"]
+    assert table.rows[0][1] == f"{since.layer_flagged[1]:,}"
+    assert table.rows[0][2] == pytest.approx(100 * since.layer_flagged[1] / since.flagged)
+    assert table.rows[-1][3] == pytest.approx(100 * before.layer_flagged[0] / before.flagged)
+    assert depth_table(quiet()) is None
+
+
+def test_a_monitor_of_nothing_has_no_page(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="has seen no samples: update it first"):
+        write_monitor(Monitor(calibrate(np.arange(99.0))), tmp_path / "page.html")
