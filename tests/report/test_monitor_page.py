@@ -46,8 +46,7 @@ def test_page_says_what_the_monitor_found(text: str) -> None:
     monitor = changed()
     assert monitor.since is not None
     assert abs(monitor.since - QUIET) < 30
-    sentence = monitor.verdict[0].upper() + monitor.verdict[1:]
-    assert sentence in text
+    assert f"evidence 10<sup>{monitor.log_peak / math.log(10):.1f}</sup>, since sample {monitor.since:,}." in text
     assert f'<span class="value">{monitor.since:,}</span>' in text
     assert f"alarm at sample {monitor.alarm_at:,}" in text
     assert "What drives it" in text

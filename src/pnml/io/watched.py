@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pnml.core.monitor import Monitor
 
-_MOST_OFF = 0.01  # the share of p-values that rounding may change by more than one rank
+_MOST_OFF = 0.01  # the share of p-values that rounding may change by a rank
 
 
 def take_in(monitor: Monitor, path: Path) -> None:
@@ -70,7 +70,7 @@ def _check_p_values(monitor: Monitor, path: Path, table: dict[str, NDArray[Any]]
         expected = threshold.p_value(table["regret"], table["prediction"])
     except ValueError as error:
         raise ValueError(f"{path} is not of the detector that is monitored ({error}): {_AGAIN}") from error
-    is_off = ~(np.abs(table["p_value"] - expected) <= 1.5 / (threshold.count + 1))
+    is_off = ~np.isclose(table["p_value"], expected, rtol=1e-5)
     if is_off.mean() > _MOST_OFF:
         row = int(is_off.argmax())
         raise ValueError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -153,7 +154,7 @@ def _overview(monitor: Monitor) -> str:
     sentence = monitor.verdict[0].upper() + monitor.verdict[1:] + "."
     return f"""<section class="overview" aria-labelledby="overview-title">
 <h2 id="overview-title" class="visually-hidden">Summary</h2>
-<div class="verdict {"more" if monitor.alarm_at else "same"}"><p class="answer">{escape(sentence)}</p>
+<div class="verdict {"more" if monitor.alarm_at else "same"}"><p class="answer">{re.sub(r"10\^([\d.]+)", r"10<sup>\1</sup>", escape(sentence))}</p>
 <p class="muted">{promise}</p></div>
 <div class="tiles">{rendered}</div>
 </section>"""

@@ -41,7 +41,8 @@ def render_sections(report: Report) -> str:
             _gallery(report),
             _curves(report),
         ]
-    return "\n".join([*filter(None, parts), _metrics(report), render_entries("Run details", "run", report.facts), render_definitions(report)])
+    facts = render_entries("Run details", "run", report.facts)
+    return "\n".join([*filter(None, parts), _metrics(report), facts, render_definitions(report)])
 
 
 def _overview(report: Report) -> str:

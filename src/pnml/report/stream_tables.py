@@ -8,7 +8,7 @@ import numpy as np
 
 from pnml.core.conformal import observed_interval
 from pnml.report.by_class import CONFIDENCE, MOST_CLASSES
-from pnml.report.model import Table
+from pnml.report.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
