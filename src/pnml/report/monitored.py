@@ -151,10 +151,11 @@ def _overview(monitor: Monitor) -> str:
         f"If the stream were like the calibration data, evidence of {1 / monitor.alpha:,.6g} would ever be reached "
         f"with a probability of {100 * monitor.alpha:.4g}% at most."
     )
-    sentence = monitor.verdict[0].upper() + monitor.verdict[1:] + "."
+    sentence = escape(monitor.verdict[0].upper() + monitor.verdict[1:] + ".")
+    answer = re.sub(r"10\^([\d.]+)", r"10<sup>\1</sup>", sentence)
     return f"""<section class="overview" aria-labelledby="overview-title">
 <h2 id="overview-title" class="visually-hidden">Summary</h2>
-<div class="verdict {"more" if monitor.alarm_at else "same"}"><p class="answer">{re.sub(r"10\^([\d.]+)", r"10<sup>\1</sup>", escape(sentence))}</p>
+<div class="verdict {"more" if monitor.alarm_at else "same"}"><p class="answer">{answer}</p>
 <p class="muted">{promise}</p></div>
 <div class="tiles">{rendered}</div>
 </section>"""
