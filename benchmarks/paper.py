@@ -68,7 +68,7 @@ class Plan:
 
     out: Path
     limit: int | None = None
-    epochs: int | None = None
+    epochs: tuple[str, ...] = ()
     device: str = "auto"
 
     def jobs(self) -> list[Job]:
@@ -108,7 +108,8 @@ class Plan:
 
     def _train(self, model: str, ind: str, weights: Path, urgency: int, *more: str) -> Job:
         words = ["-m", "pnml", "train", "--model", model, "--dataset", ind, "--float16", "--out", str(weights), *more]
-        words += ["--epochs", str(self.epochs)] if self.epochs is not None else []
+        for pattern, epochs in (given.split("=") for given in self.epochs):
+            words += ["--epochs", epochs] if fnmatch(weights.stem, pattern) else []
         return Job(f"train_{weights.stem}", [*words, *self._shared()], urgency, trains=True)
 
     def _bench(self, model: str, ind: str, methods: str, oods: tuple[str, ...], weights: Path | None = None) -> Job:
@@ -227,13 +228,19 @@ def main() -> None:
     parser.add_argument("--benches", type=int, default=1, help="other commands at a time")
     parser.add_argument("--only", action="append", help="names of jobs, with * and ?; may be repeated")
     parser.add_argument("--limit", type=int, help="images of every set, for a trial")
-    parser.add_argument("--epochs", type=int, help="of every training, for a trial")
+    parser.add_argument(
+        "--epochs",
+        action="append",
+        default=[],
+        metavar="NAME=N",
+        help="other than in the recipe, for a trial or where time is short: '*=1', 'resnet-34_svhn=60'",
+    )
     parser.add_argument("--device", default="auto")
     parser.add_argument("--list", action="store_true", help="print the commands and run none")
     parser.add_argument("--status", action="store_true", help="print what is done and run nothing")
     parser.add_argument("--collect", type=Path, metavar="RESULTS", help="add the results to those of a folder")
     args = parser.parse_args()
-    jobs = Plan(args.out.absolute(), args.limit, args.epochs, args.device).jobs()
+    jobs = Plan(args.out.absolute(), args.limit, tuple(args.epochs), args.device).jobs()
     jobs = [job for job in jobs if not args.only or any(fnmatch(job.name, pattern) for pattern in args.only)]
     if args.list:
         print("\n".join(f"{job.urgency} {job.name}: python {' '.join(job.words)}" for job in jobs))
