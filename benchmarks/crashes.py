@@ -1,77 +1,67 @@
 """Kill commands at every file event, run them again, and see that nothing is lost, doubled or left over.
 
-    python benchmarks/crashes.py                          every command, every event
+    python benchmarks/crashes.py --processes 8 --results kills.jsonl     every command, every event
     python benchmarks/crashes.py --scenario fit --every 5
 
 A file event is whatever creates, renames, deletes or locks a file in the command's folder. A process that ends there
 without a word is what ``kill -9`` leaves. Before a rename, the file is also cut in half, as if the process had ended
 while it wrote. Afterwards the same command runs to its end: the files have to be those of a run that was never killed.
+What Ray's workers write is no event of the command itself, which is killed when their first file is there, and so on.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import random
+import re
 import shutil
+import signal
 import sys
 import tempfile
 from collections import Counter
-from dataclasses import dataclass
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import TimeoutError as TimeIsUp
+from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import torch  # noqa: F401 - once, for all copies of this process
-from campaign_files import FEATURES, VALID, make_files
+from campaign_results import Clock, Results, add_options
+from crash_hooks import KILLED, EventKiller, PartKiller
+from crash_scenarios import CALLS, SCENARIOS, Scenario, make_inputs
 
 from pnml.cli import app
 from pnml.io import embeddings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-KILLED = 9
-_EVENTS = frozenset({"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink"})
+    Content = dict[str, bytes]
+    Killer = EventKiller | PartKiller
 
-
-@dataclass(frozen=True)
-class Scenario:
-    """A command that writes.
-
-    Attributes:
-        words: of the command.
-        beside: valid files that it changes, copied into its folder.
-    """
-
-    words: str
-    beside: tuple[str, ...] = ()
+MOST_SECONDS = 300  # of one command
+_RUN = re.compile(rb'"run": "[0-9a-f]+"')
 
 
-_SCORE = f"score {VALID}/detector.safetensors --embeddings {VALID}/many.npy --out"
-_IMAGES = f"--model made_here:create --weights {VALID}/model.safetensors --images {VALID}/pictures"
-SCENARIOS = {
-    "fit": Scenario(f"fit --embeddings {VALID}/many.npy --head {VALID}/head.npz --out out.safetensors"),
-    "fit again": Scenario(
-        f"fit --embeddings {VALID}/many.npy --head {VALID}/head.npz --out detector.safetensors",
-        ("detector.safetensors",),
-    ),
-    "fit images": Scenario(f"fit {_IMAGES} --out out.safetensors", ("made_here.py",)),
-    "calibrate": Scenario(f"calibrate detector.safetensors --embeddings {VALID}/rows.npy", ("detector.safetensors",)),
-    "score to csv": Scenario(f"{_SCORE} out.csv"),
-    "score to parquet": Scenario(f"{_SCORE} out.parquet"),
-    "score again": Scenario(f"{_SCORE} scores.csv", ("scores.csv",)),
-    "score images": Scenario(
-        f"score {VALID}/guarded.safetensors {_IMAGES} --batch-size 1 --out out.csv", ("made_here.py",)
-    ),
-    "report": Scenario(f"report {VALID}/scores.csv --detector {VALID}/detector.safetensors --out out.html"),
-    "tables": Scenario(f"tables --results {VALID}/results --out out"),
-    "leaderboard": Scenario(f"leaderboard --results {VALID}/results --out out.md"),
-    "export": Scenario(
-        f"export {VALID}/guarded.safetensors --model made_here:create --weights {VALID}/model.safetensors "
-        f"--example-shape 3,4,4 --out out.onnx",
-        ("made_here.py",),
-    ),
-}
+class Point(NamedTuple):
+    """Where a command is killed: before an event, before one with its file cut in half, or when parts are there."""
+
+    scenario: str
+    number: int
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.scenario}, killed at {self.kind} {self.number}"
+
+
+class Whole(NamedTuple):
+    """A scenario without a kill: its file events, its files before and after, and the files that it reads."""
+
+    events: list[str]
+    before: Content
+    after: Content
+    inputs: Content
 
 
 class Campaign:
@@ -79,78 +69,72 @@ class Campaign:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.counts: Counter[str] = Counter()
+        self.known: dict[str, Whole] = {}
 
-    def run(self, name: str, every: int) -> None:
-        """Kill a command at its first event, its second, and so on, up to its last."""
-        scenario = SCENARIOS[name]
-        whole = self._prepare(scenario, "whole")
-        events = self._events(scenario, whole)
-        if not events:
-            self._complain(name, "it does not run to its end without a kill")
-            return
-        wanted, inputs = _content(whole), _content(self.folder / "valid")
-        before = _content(self._prepare(scenario, "untouched"))
-        for number in range(1, len(events) + 1, every):
-            for torn in (False, True) if events[number - 1] == "os.rename" else (False,):
-                where = f"{name}, killed at event {number} of {len(events)}, {events[number - 1]}{', torn' * torn}"
-                case = self._prepare(scenario, "case")
-                if not self._kill(name, scenario, case, number, torn=torn):
-                    self._complain(where, "it went on")
-                self._check_killed(where, case, before, wanted)
-                if self._kill(name, scenario, case, 1 + 7 * number % len(events), torn=False):
-                    self._check_killed(f"{where}, and again", case, before, wanted)
-                if self._command(scenario, case) != 0:
-                    self._complain(where, "it does not run again")
-                found = _content(case)
-                if odd := sorted(path for path in {*found, *wanted} if found.get(path) != wanted.get(path)):
-                    self._complain(where, f"after it ran again, other than without a kill: {odd}")
-        if _content(self.folder / "valid") != inputs:
-            self._complain(name, "an input changed")
+    def whole(self, name: str) -> Whole:
+        """Run a scenario to its end, unless it is known; without events if it fails."""
+        if name not in self.known:
+            scenario = SCENARIOS[name]
+            before, folder = _content(self._prepare(scenario, "untouched")), self._prepare(scenario, "whole")
+            log = self.folder / "events"
+            log.write_bytes(b"")
+            is_done = self._command(scenario, folder, EventKiller(folder, log=log)) == 0
+            events = log.read_text().split() if is_done else []
+            self.known[name] = Whole(events, before, _content(folder), _content(self.folder / "valid"))
+        return self.known[name]
 
-    def _events(self, scenario: Scenario, folder: Path) -> list[str]:
-        """Run a command to its end; return the names of its file events, none if it fails."""
-        log = self.folder / "events"
-        log.write_bytes(b"")
-        hook = _Killer(folder, log=log)
-        return log.read_text().split() if self._command(scenario, folder, hook) == 0 else []
+    def points(self, name: str, every: int) -> list[Point]:
+        """Return where a command can be killed, none if it does not run to its end without a kill."""
+        whole = self.whole(name)
+        found = [Point(name, number, "event") for number in range(1, len(whole.events) + 1, every)]
+        found += [one._replace(kind="torn event") for one in found if whole.events[one.number - 1] == "os.rename"]
+        parts = len(list((self.folder / "whole").glob("out/rows-*"))) if SCENARIOS[name].is_remote else 0
+        return found + [Point(name, number, "part") for number in range(1, parts + 1, every)]
 
-    def _kill(self, name: str, scenario: Scenario, case: Path, number: int, *, torn: bool) -> bool:
-        """Run a command until an event; return whether it got there."""
-        is_killed = self._command(scenario, case, _Killer(case, number, torn=torn)) == KILLED
-        self.counts["kills"] += is_killed
-        self.counts[name] += is_killed
-        return is_killed
-
-    def _check_killed(self, where: str, case: Path, before: dict[str, bytes], wanted: dict[str, bytes]) -> None:
-        """See that the files with the names of results are the old ones, the new ones, or not there."""
-        for path, content in _content(case).items():
-            if path in {*before, *wanted} and content not in {before.get(path), wanted.get(path)}:
-                self._complain(where, f"{path} is neither the old nor the new one")
-        if missing := [path for path in before if path not in _content(case)]:
-            self._complain(where, f"{missing} is gone")
+    def run(self, point: Point) -> tuple[int, list[str]]:
+        """Kill a command there, and once more elsewhere; run it to its end; return the kills and what is wrong."""
+        scenario, whole = SCENARIOS[point.scenario], self.whole(point.scenario)
+        case = self._prepare(scenario, "case")
+        wrong, kills = [], 0
+        killer: Killer = PartKiller(case / "out", point.number)
+        if point.kind != "part":
+            killer = EventKiller(case, point.number, torn=point.kind == "torn event")
+        if self._command(scenario, case, killer) == KILLED:
+            kills += 1
+        elif point.kind != "part":  # the last of Ray's files may be there when the command ends
+            wrong.append("it went on")
+        wrong += _check_killed(case, whole)
+        if self._command(scenario, case, EventKiller(case, 1 + 7 * point.number % len(whole.events))) == KILLED:
+            kills += 1
+            wrong += [f"killed again: {one}" for one in _check_killed(case, whole)]
+        if code := self._command(scenario, case):
+            wrong.append(f"it does not run again: it ends with {code}")
+        found = _content(case)
+        if odd := sorted(path for path in {*found, *whole.after} if found.get(path) != whole.after.get(path)):
+            wrong.append(f"after it ran again, other than without a kill: {odd}")
+        if _content(self.folder / "valid") != whole.inputs:
+            wrong.append("an input changed")
+        return kills, wrong
 
     def _prepare(self, scenario: Scenario, name: str) -> Path:
         folder = self.folder / name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         for file in scenario.beside:
-            shutil.copyfile(self.folder / "valid" / file, folder / file)
+            source = self.folder / "valid" / file
+            (shutil.copytree if source.is_dir() else shutil.copyfile)(source, folder / file)
         return folder
 
-    def _command(self, scenario: Scenario, folder: Path, hook: _Killer | None = None) -> int:
+    def _command(self, scenario: Scenario, folder: Path, killer: Killer | None = None) -> int:
         """Run a command in a new process; return its exit code."""
-        return in_new_process(lambda: _run(scenario.words.split(), folder, hook))
-
-    def _complain(self, where: str, what: str) -> None:
-        self.counts["wrong"] += 1
-        print(f"{where}: {what}", flush=True)
+        return in_new_process(lambda: _run(scenario.words.split(), folder, killer))
 
 
 def in_new_process(work: Callable[[], Any]) -> int:
     """Do some work in a copy of this process, and return its exit code."""
     child = os.fork()
     if child == 0:
+        signal.alarm(MOST_SECONDS)
         try:
             work()
         except SystemExit as end:
@@ -162,70 +146,102 @@ def in_new_process(work: Callable[[], Any]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def _run(words: list[str], folder: Path, hook: _Killer | None) -> None:
+def _run(words: list[str], folder: Path, killer: Killer | None) -> None:
     os.chdir(folder)
     silent = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silent, 1)
     os.dup2(silent, 2)
-    embeddings.CHUNK_BYTES = 8 * FEATURES * 5
-    if hook is not None:
-        sys.addaudithook(hook)
-    app(words)
+    embeddings.CHUNK_BYTES = 8 * 8 * 5
+    if killer is not None:
+        killer.start()
+    if words[0] in CALLS:
+        CALLS[words[0]](*words[1:])
+    else:
+        app(words)
 
 
-class _Killer:
-    """An audit hook that ends the process before an event in a folder; without a number it writes events into a log."""
-
-    def __init__(self, folder: Path, number: int = 0, *, torn: bool = False, log: Path | None = None) -> None:
-        self.folder, self.left, self.torn = f"{folder}{os.sep}", number, torn
-        self.log = None if log is None else os.open(log, os.O_WRONLY)
-
-    def __call__(self, name: str, args: tuple[Any, ...]) -> None:
-        if name not in _EVENTS and not (name == "open" and _writes(args)):
-            return
-        paths = [os.path.abspath(os.fspath(one)) for one in args if isinstance(one, str | os.PathLike)]  # noqa: PTH100
-        if not any(path.startswith(self.folder) and "__pycache__" not in path for path in paths):
-            return
-        if self.log is not None:
-            os.write(self.log, f"{name}\n".encode())
-        self.left -= 1
-        if self.left == 0:
-            if self.torn:
-                os.truncate(paths[0], Path(paths[0]).stat().st_size // 2)
-            os._exit(KILLED)
+def _check_killed(case: Path, whole: Whole) -> list[str]:
+    """Return what is wrong with a killed command's files: one is neither the old nor the new one, or is gone."""
+    found, before, after = _content(case), whole.before, whole.after
+    wrong = [
+        f"{path} is neither the old nor the new one"
+        for path in {*before, *after} & found.keys()
+        if found[path] not in {before.get(path), after.get(path)}
+    ]
+    return wrong + [f"{path} is gone" for path in before if path not in found]
 
 
-def _writes(args: tuple[Any, ...]) -> bool:
-    mode, flags = args[1], args[2]
-    return any(letter in (mode or "") for letter in "wax+") or bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
-
-
-def _content(folder: Path) -> dict[str, bytes]:
-    return {
+def _content(folder: Path) -> Content:
+    """Return the files of a folder by their paths, and its folders; without what names a run of Ray."""
+    content = {
         path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else b""
         for path in folder.rglob("*")
         if "__pycache__" not in path.parts
     }
+    return {path: _RUN.sub(b"", found) if path.endswith("_manifest.json") else found for path, found in content.items()}
+
+
+_campaign: Campaign  # of a worker
+
+
+def _begin(folder: Path) -> None:
+    """Give a worker a folder of its own."""
+    global _campaign  # noqa: PLW0603 - what a pool calls finds nothing else
+    _campaign = Campaign(Path(tempfile.mkdtemp(dir=folder)))
+    shutil.copytree(folder / "valid", _campaign.folder / "valid")
+
+
+def _points(name: str, every: int) -> list[Point]:
+    return _campaign.points(name, every)
+
+
+def _run_point(point: Point) -> tuple[Point, int, list[str]]:
+    return point, *_campaign.run(point)
+
+
+def campaign(names: Iterable[str], every: int, processes: int, clock: Clock, results: Results) -> None:
+    """Kill commands wherever there is no result yet, until all have one or the time is up."""
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made).resolve()
+        if in_new_process(lambda: make_inputs(folder / "valid")):
+            sys.exit("the files that commands read cannot be made")
+        pool = ProcessPoolExecutor(processes, get_context("fork"), _begin, (folder,))
+        points = []
+        for name, found in [(name, pool.submit(_points, name, every)) for name in names]:
+            points += found.result()
+            if not found.result():
+                results.add(name, wrong=["it does not run to its end without a kill"])
+        random.Random(0).shuffle(points)  # noqa: S311 - so that a part of them is a part of every command
+        running = [pool.submit(_run_point, point) for point in points if str(point) not in results]
+        try:
+            for done in as_completed(running, min(clock.left(), 1e6)):
+                point, kills, wrong = done.result()
+                results.add(str(point), scenario=point.scenario, kills=kills, wrong=wrong)
+        except TimeIsUp:
+            print("the time is up", flush=True)
+        pool.shutdown(cancel_futures=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scenario", choices=SCENARIOS, action="append", help="only this one; may be repeated")
     parser.add_argument("--every", type=int, default=1, help="kill at every n-th event only")
+    add_options(parser)
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as made:
-        campaign = Campaign(Path(made).resolve())
-        in_new_process(lambda: _make(Path(made) / "valid"))
-        for name in given.scenario or SCENARIOS:
-            campaign.run(name, given.every)
-            print(f"{name}: {campaign.counts[name]:,} kills", flush=True)
-    print(f"{campaign.counts['kills']:,} kills, {campaign.counts['wrong']:,} wrong")
-    sys.exit(campaign.counts["wrong"] > 0)
-
-
-def _make(folder: Path) -> None:
-    make_files(folder)
-    np.save(folder / "many.npy", np.random.default_rng(1).normal(size=(400, FEATURES)).astype(np.float32))
+    results = Results(given.results)
+    names = []
+    for name in given.scenario or SCENARIOS:
+        if reason := SCENARIOS[name].reason_to_skip:
+            results.add(name, skipped=reason)
+            print(f"{name}: left out, {reason}")
+        else:
+            names.append(name)
+    campaign(names, given.every, given.processes, Clock(given.seconds), results)
+    for name, count in Counter(results.all("scenario")).items():
+        print(f"{name}: {count} points")
+    points, kills = len(results.all("scenario")), sum(results.all("kills"))
+    print(f"{points:,} points, {kills:,} kills, {results.count_wrong():,} wrong")
+    sys.exit(results.count_wrong() > 0)
 
 
 if __name__ == "__main__":

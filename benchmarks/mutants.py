@@ -1,16 +1,15 @@
 """Change one operator or number of the core at a time, and count the changes that the tests notice.
 
     python benchmarks/mutants.py [--count 120] [--seed 0] [--modules subspace theorem ...] [--out FILE]
+    python benchmarks/mutants.py --count 9999 --processes 8 --results mutants.jsonl
 
 Each mutant runs the quick tests of its module in a copy of the repository. One that no test notices survives: either a
-test is missing, or the change makes no difference. The exit status is 1 if the tests fail without any change.
+test is missing, or the change makes no difference. Tests that fail without any change are named and left out.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
-import copy
 import os
 import random
 import shutil
@@ -18,15 +17,18 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing import get_context
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from campaign_results import Clock, Results, add_options
+from mutations import Mutant, mutants
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from multiprocessing.process import BaseProcess
 
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = [*sorted((ROOT / "src/pnml/core").glob("[!_]*.py")), ROOT / "src/pnml/metrics.py"]
@@ -59,122 +61,6 @@ OTHER_TESTS = {  # beside tests/core/test_MODULE*.py
     "theorem": ["limits"],
     "threshold_state": ["detector_schema", "monitor"],
 }
-SPEED_ONLY = {"_SMALL", "_BLOCK", "_FEW_ROWS", "_FEW_REMOTE_ROWS", "_block_width", "_decomposing"}  # no answer changes
-
-SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
-    ast.Lt: ast.LtE,
-    ast.LtE: ast.Lt,
-    ast.Gt: ast.GtE,
-    ast.GtE: ast.Gt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.Div,
-    ast.Div: ast.Mult,
-    ast.FloorDiv: ast.Mult,
-    ast.Mod: ast.Add,
-    ast.Pow: ast.Mult,
-    ast.BitAnd: ast.BitOr,
-    ast.BitOr: ast.BitAnd,
-    ast.And: ast.Or,
-    ast.Or: ast.And,
-}
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """One change of one module."""
-
-    module: Path
-    line: int
-    before: str
-    after: str
-    source: str
-
-    def __str__(self) -> str:
-        return f"{self.module.stem}.py: `{self.before}` → `{self.after}`"
-
-
-def changed(node: ast.AST) -> ast.AST | None:
-    """Return the node with another operator or number, None for a node that is left alone."""
-    new = copy.deepcopy(node)
-    if isinstance(new, ast.Compare) and type(new.ops[0]) in SWAPPED:
-        new.ops[0] = SWAPPED[type(new.ops[0])]()  # type: ignore[call-overload]
-    elif isinstance(new, ast.BinOp | ast.BoolOp | ast.AugAssign) and type(new.op) in SWAPPED:
-        new.op = SWAPPED[type(new.op)]()  # type: ignore[assignment]
-    elif isinstance(new, ast.UnaryOp):
-        return new.operand
-    elif isinstance(new, ast.IfExp):
-        new.test = ast.UnaryOp(ast.Not(), new.test)
-    elif isinstance(new, ast.Constant) and isinstance(new.value, bool):
-        new.value = not new.value
-    elif isinstance(new, ast.Constant) and isinstance(new.value, int):
-        new.value += 1
-    elif isinstance(new, ast.Constant) and isinstance(new.value, float):
-        new.value = 2 * new.value or 1.0
-    else:
-        return None
-    return new
-
-
-def places(node: ast.AST) -> Iterator[tuple[ast.AST, str, int | None]]:
-    """Yield where code stands that may be changed, as (parent, field, index): no annotations, messages or speed."""
-    for name, value in ast.iter_fields(node):
-        if name in {"annotation", "returns", "type_comment", "decorator_list"}:
-            continue
-        for index, child in enumerate(value if isinstance(value, list) else [value]):
-            if not isinstance(child, ast.AST) or isinstance(child, ast.Raise | ast.JoinedStr | ast.AnnAssign):
-                continue
-            if _name_of(child) in SPEED_ONLY | {"TYPE_CHECKING", "warnings"}:
-                continue
-            yield node, name, index if isinstance(value, list) else None
-            yield from places(child)
-
-
-def _name_of(node: ast.AST) -> str:
-    """Return what a statement defines, tests or calls, as far as that is one name."""
-    if isinstance(node, ast.Assign):
-        node = node.targets[0]
-    elif isinstance(node, ast.If):
-        node = node.test
-    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
-        node = node.value.func.value
-    return str(getattr(node, "id", getattr(node, "name", "")))
-
-
-def mutants(module: Path) -> Iterator[Mutant]:
-    """Yield every mutant of a module."""
-    tree = ast.parse(module.read_text(encoding="utf-8"))
-    for parent, name, index in places(tree):
-        held = getattr(parent, name)
-        old = held if index is None else held[index]
-        new = changed(old)
-        if new is None:
-            continue
-        before = _context(old, parent)
-        _put(parent, name, index, new)
-        after = ast.unparse(ast.fix_missing_locations(new))
-        yield Mutant(module, getattr(old, "lineno", 0), before, after, ast.unparse(tree))
-        _put(parent, name, index, old)
-
-
-def _put(parent: ast.AST, name: str, index: int | None, node: ast.AST) -> None:
-    if index is None:
-        setattr(parent, name, node)
-    else:
-        getattr(parent, name)[index] = node
-
-
-def _context(node: ast.AST, parent: ast.AST) -> str:
-    """Return the code of a node, of a lone number with what stands around it."""
-    text = ast.unparse(node)
-    around = ast.unparse(parent) if isinstance(node, ast.Constant) and isinstance(parent, ast.expr) else text
-    return text if around == text or "\n" in around else f"{text}` in `{around}"
 
 
 def tests_of(module: Path) -> list[str]:
@@ -206,48 +92,98 @@ def copied(tree: Path) -> Path:
     return tree
 
 
-def run_tests(tree: str, tests: list[str]) -> None:
-    """Run tests in a copy of the repository, and end this process with their status."""
+def run_tests(tree: str, tests: list[str], failed: Path | None = None) -> None:
+    """Run tests in a copy of the repository, and end this process with their status.
+
+    Args:
+        tree: the copy.
+        tests: files, or options of pytest.
+        failed: where to write the names of tests that fail, all of them; they end at the first when left out.
+    """
     os.chdir(tree)
     paths = [f"{tree}/src", f"{tree}/tests"]
     sys.path[:0], sys.dont_write_bytecode = paths, True
-    os.environ |= {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
+    before = os.environ.get("PYTHONPATH", "")
+    os.environ |= {"PYTHONPATH": os.pathsep.join([*paths, before]), "PYTHONDONTWRITEBYTECODE": "1"}
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
     os.dup2(quiet, 2)
     import pytest
 
-    options = ["-x", "-q", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-seed=0", "-m", "not slow"]
-    os._exit(int(pytest.main([*options, *tests])))
+    class Names:
+        """Writes the names of tests that fail."""
+
+        def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+            if report.failed and failed is not None:
+                with failed.open("a", encoding="utf-8") as file:
+                    file.write(f"{report.nodeid}\n")
+
+    options = ["-q", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-seed=0", "-m", "not slow"]
+    os._exit(int(pytest.main([*options, *(["-x"] if failed is None else []), *tests], plugins=[Names()])))
 
 
-def survivors(chosen: list[Mutant], folder: Path, workers: int) -> Iterator[tuple[Mutant, bool]]:
-    """Yield every mutant and whether no test notices it, as they end; each runs in a process of its own."""
-    free = [copied(Path(tempfile.mkdtemp(dir=folder))) for _ in range(workers)]
-    waiting, running = chosen[::-1], {}
-    while waiting or running:
-        while waiting and free:
-            mutant, tree = waiting.pop(), free.pop()
-            (tree / mutant.module.relative_to(ROOT)).write_text(mutant.source, encoding="utf-8")
-            process = get_context("fork").Process(target=run_tests, args=(str(tree), tests_of(mutant.module)))
-            process.start()
-            running[process] = mutant, tree, time.monotonic() + SECONDS
-        wait([process.sentinel for process in running], timeout=1)
-        for process, (mutant, tree, deadline) in [*running.items()]:
-            if process.is_alive() and time.monotonic() < deadline:
-                continue
-            process.kill()
-            process.join()
-            shutil.copy(mutant.module, tree / mutant.module.relative_to(ROOT))
-            free.append(tree)
-            del running[process]
-            yield mutant, process.exitcode == 0
+class Runner:
+    """Runs the tests of modules in copies of the repository, several at a time."""
+
+    def __init__(self, folder: Path, processes: int, clock: Clock) -> None:
+        self.folder, self.clock = folder, clock
+        self.free = [copied(Path(tempfile.mkdtemp(dir=folder))) for _ in range(processes)]
+        self.left_out: dict[Path, list[str]] = {}
+
+    def leave_out_failing(self, modules: list[Path]) -> set[Path]:
+        """Run the tests of modules without any change; name and leave out those that fail; return testable modules."""
+        testable = set()
+        files = {module: self.folder / f"failed-{module.stem}" for module in modules}
+        same = [Mutant(module, 0, 0, "", "", module.read_text(encoding="utf-8")) for module in modules]
+        for one, code in self._run(same, files):
+            names = files[one.module].read_text(encoding="utf-8").split("\n")[:-1] if files[one.module].exists() else []
+            self.left_out[one.module] = [f"--deselect={name}" for name in names]
+            for name in names:
+                print(f"left out, it fails without any change: {name}", flush=True)
+            if code in {0, 1}:
+                testable.add(one.module)
+            else:
+                print(f"left out, as pytest ends with {code}: the tests of {one.module.stem}", flush=True)
+        return testable
+
+    def survivors(self, chosen: list[Mutant]) -> Iterator[tuple[Mutant, bool]]:
+        """Yield every mutant and whether no test notices it, as they end, until the time is up."""
+        for mutant, code in self._run(chosen, {}):
+            yield mutant, code == 0
+
+    def _run(self, chosen: list[Mutant], failed: dict[Path, Path]) -> Iterator[tuple[Mutant, int | None]]:
+        """Yield every mutant and the status of its tests, each run in a process of its own."""
+        waiting, running = chosen[::-1], {}
+        while (waiting or running) and self.clock.left():
+            while waiting and self.free:
+                mutant, tree = waiting.pop(), self.free.pop()
+                (tree / mutant.module.relative_to(ROOT)).write_text(mutant.source, encoding="utf-8")
+                tests = [*self.left_out.get(mutant.module, []), *tests_of(mutant.module)]
+                arguments = str(tree), tests, failed.get(mutant.module)
+                process = get_context("fork").Process(target=run_tests, args=arguments)
+                process.start()
+                running[process] = mutant, tree, time.monotonic() + SECONDS
+            wait([process.sentinel for process in running], timeout=min(1.0, self.clock.left()))
+            for process, (mutant, tree, deadline) in [*running.items()]:
+                if process.is_alive() and time.monotonic() < deadline:
+                    continue
+                self._end(process, mutant, tree)
+                del running[process]
+                yield mutant, process.exitcode
+        for process, (mutant, tree, _) in running.items():
+            self._end(process, mutant, tree)
+
+    def _end(self, process: BaseProcess, mutant: Mutant, tree: Path) -> None:
+        process.kill()
+        process.join()
+        shutil.copy(mutant.module, tree / mutant.module.relative_to(ROOT))
+        self.free.append(tree)
 
 
 def report(chosen: list[Mutant], survived: list[bool], seed: int) -> str:
     """Return a table of modules, and the survivors."""
     killed = len(chosen) - sum(survived)
-    share = f"{100 * killed / len(chosen):.0f}%"
+    share = f"{100 * killed / max(1, len(chosen)):.0f}%"
     lines = [f"{killed} of {len(chosen)} mutants killed ({share}), drawn with seed {seed}.", ""]
     lines += ["| module | mutants | killed |", "|---|---|---|"]
     for module in sorted({mutant.module for mutant in chosen}):
@@ -258,36 +194,33 @@ def report(chosen: list[Mutant], survived: list[bool], seed: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=120, help="how many mutants to draw")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--modules", nargs="*", help="names of modules; all of the core and metrics when none")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    add_options(parser)
     parser.add_argument("--out", type=Path, help="a file for the report")
-    options = parser.parse_args()
-    modules = [module for module in MODULES if not options.modules or module.stem in options.modules]
+    given = parser.parse_args()
+    modules = [module for module in MODULES if not given.modules or module.stem in given.modules]
     every = [mutant for module in modules for mutant in mutants(module)]
-    chosen = random.Random(options.seed).sample(every, min(options.count, len(every)))  # noqa: S311
-    chosen.sort(key=lambda mutant: (mutant.module, mutant.line))
-    print(f"{len(chosen)} of {len(every)} mutants of {len(modules)} modules", flush=True)
+    chosen = random.Random(given.seed).sample(every, min(given.count, len(every)))  # noqa: S311
+    results, clock = Results(given.results), Clock(given.seconds)
+    todo = [mutant for mutant in chosen if mutant.name not in results]
+    print(f"{len(chosen)} of {len(every)} mutants of {len(modules)} modules, {len(todo)} still to try", flush=True)
     warm_up()
     with tempfile.TemporaryDirectory() as folder:
-        same = [Mutant(module, 0, "", "", module.read_text(encoding="utf-8")) for module in modules]
-        failing = [one.module.stem for one, passed in survivors(same, Path(folder), options.workers) if not passed]
-        if failing:
-            print(f"the tests of {', '.join(failing)} fail without any change: repair them first")
-            return 1
-        found = {}
-        for mutant, survived in survivors(chosen, Path(folder), options.workers):
-            found[mutant] = survived
+        runner = Runner(Path(folder), given.processes, clock)
+        testable = runner.leave_out_failing(sorted({mutant.module for mutant in todo}))
+        for mutant, survived in runner.survivors([mutant for mutant in todo if mutant.module in testable]):
+            results.add(mutant.name, line=mutant.line, what=str(mutant), survived=survived)
             print("SURVIVED" if survived else "killed  ", f"line {mutant.line}", mutant, flush=True)
-    text = report(chosen, [found[mutant] for mutant in chosen], options.seed)
+    tried = sorted((one for one in chosen if one.name in results), key=lambda one: (one.module, one.line))
+    text = report(tried, [results.found[one.name]["survived"] for one in tried], given.seed)
     print(f"\n{text}")
-    if options.out:
-        options.out.write_text(f"<!-- written by benchmarks/mutants.py -->\n# Mutants\n\n{text}", encoding="utf-8")
-    return 0
+    if given.out:
+        given.out.write_text(f"<!-- written by benchmarks/mutants.py -->\n# Mutants\n\n{text}", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
