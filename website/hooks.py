@@ -12,6 +12,7 @@ from mkdocs.structure.files import File
 import site_commands
 import site_links
 import site_notebooks
+import site_references
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parent.parent
+API = ROOT / "website" / "api"
 PROJECT_PAGES = ("CONTRIBUTING.md", "CHANGELOG.md")
 _LOADED = re.compile(r"<(?:script|link|img|iframe|source)\b[^>]*\s(?:src|href)=\"?(?:https?:)?//[^>]*>")
 
@@ -31,7 +33,7 @@ def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:
             _add_notebook(files, config, path)
         else:
             files.append(File.generated(config, site_links.place(path), abs_src_path=str(ROOT / path)))
-    for page in sorted((ROOT / "website" / "api").glob("*.md")):
+    for page in sorted(API.glob("*.md")):
         files.append(File.generated(config, f"api/{page.name}", abs_src_path=str(page)))
     files.append(File.generated(config, "commands.md", content=site_commands.page()))
     files.append(File.generated(config, "style.css", abs_src_path=str(ROOT / "website" / "style.css")))
@@ -49,16 +51,20 @@ def _add_notebook(files: Files, config: MkDocsConfig, path: str) -> None:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Turn links between files of the repository into links between pages."""
+    """Turn links between files of the repository into links between pages, and add those to the reference."""
     source = page.file.src_uri
     if source.startswith(("api/", "commands")):
         return markdown
     if source.startswith("examples/"):
         name = f"{Path(source).stem}.ipynb"
-        download = f"[Download this notebook]({name}){{ download }}"
-        return f"{site_links.on_the_site(markdown, f'examples/{name}')}\n{download}\n"
-    where = source.removeprefix("project/") if source.startswith("project/") else f"docs/{source}"
-    return site_links.on_the_site(markdown, where)
+        text = (
+            f"{site_links.on_the_site(markdown, f'examples/{name}')}\n[Download this notebook]({name}){{ download }}\n"
+        )
+    else:
+        where = source.removeprefix("project/") if source.startswith("project/") else f"docs/{source}"
+        text = site_links.on_the_site(markdown, where)
+    names = site_references.documented(path.read_text(encoding="utf-8") for path in API.glob("*.md"))
+    return site_references.linked(text, source, names, site_commands.names())
 
 
 def on_post_page(output: str, page: Page, **_: Any) -> str:

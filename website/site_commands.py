@@ -27,6 +27,11 @@ def page() -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+def names() -> list[str]:
+    """Return the full names of all commands, as "pnml fit"."""
+    return [name for name, _ in _commands(typer.main.get_command(app))]
+
+
 def _commands(group: Any, before: str = "pnml") -> Iterator[tuple[str, Any]]:
     """Yield the full name of every command, and the command."""
     for name, command in group.commands.items():

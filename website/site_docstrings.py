@@ -10,7 +10,7 @@ try:
 except ImportError:  # the site's tools are not installed
     Extension = object
 
-_DOCTEST = re.compile(r"^(?P<indent> *)>>> .*(?:\n(?P=indent)\s*\S.*)*", re.MULTILINE)
+_DOCTEST = re.compile(r"^(?P<indent> *)>>> .*(?:\n(?P=indent)[ \t]*\S.*)*", re.MULTILINE)
 _ROLE = re.compile(r":(?:class|func|meth|mod|attr|data|exc):`~?\.?([^`]+)`")
 
 

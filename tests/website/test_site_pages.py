@@ -14,13 +14,14 @@ import pnml
 import site_commands
 import site_docstrings
 import site_links
+import site_references
 from pnml.cli import app
 
 ROOT = Path(__file__).resolve().parents[2]
 API = sorted((ROOT / "website" / "api").glob("*.md"))
 
 
-@pytest.mark.parametrize("module", [site_docstrings, site_links], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [site_docstrings, site_links, site_references], ids=lambda module: module.__name__)
 def test_examples_in_docstrings_hold(module: object) -> None:
     found = doctest.testmod(module)  # type: ignore[arg-type]
     assert found.attempted > 0
@@ -28,10 +29,10 @@ def test_examples_in_docstrings_hold(module: object) -> None:
 
 
 def test_doctests_become_blocks_that_end_where_they_end() -> None:
-    text = "A line.\n\n    >>> for x in range(2):\n    ...     x\n    0\n    1\n\nAnother.\n\n>>> 1\n1"
+    text = "A line.\n\n    >>> for x in range(2):\n    ...     x\n    0\n    1\n\nAnother.\n\n>>> 1\n1\n\nThe end."
     assert site_docstrings.as_markdown(text) == (
         "A line.\n\n    ```pycon\n    >>> for x in range(2):\n    ...     x\n    0\n    1\n    ```\n\nAnother.\n\n"
-        "```pycon\n>>> 1\n1\n```"
+        "```pycon\n>>> 1\n1\n```\n\nThe end."
     )
 
 
@@ -77,6 +78,30 @@ def test_the_page_of_commands_has_every_command_with_its_options() -> None:
         missing = {word for word in options if not re.search(rf"(`|, ){word}\b", sections[name])}
         assert missing == options & set(site_commands.COMMON)
         assert "```bash\n" in sections[name]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```python\npnml.guard\n```",
+        "```text\n`pnml.guard`\n```",
+        "# `pnml.guard`",
+        "[the guide to `pnml.guard`](a.md)",
+        "`pnml.other` and `pnml guess`",
+        "pnml.guard without code",
+    ],
+)
+def test_names_in_code_titles_and_links_are_not_linked(text: str) -> None:
+    assert site_references.linked(text, "a.md", {"pnml.guard"}, {"pnml fit"}) == text
+
+
+def test_names_are_linked_where_they_stand_first() -> None:
+    text = "`pnml data list`, `pnml report results`, `pnml.guard`, `pnml.guard`"
+    commands = {"pnml data list", "pnml report"}
+    assert site_references.linked(text, "a.md", {"pnml.guard"}, commands) == (
+        "[`pnml data list`](commands.md#pnml-data-list), [`pnml report results`](commands.md#pnml-report), "
+        "[`pnml.guard`][pnml.guard], `pnml.guard`"
+    )
 
 
 def test_every_public_name_is_in_the_python_reference_once() -> None:
