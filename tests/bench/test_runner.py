@@ -95,7 +95,7 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         counted[what] += 1
         return batches
 
-    monkeypatch.setattr(model_under_test, "_show", show)
+    monkeypatch.setattr(model_under_test, "show", show)
     return counted
 
 
@@ -296,7 +296,7 @@ def test_oracle_and_published_arithmetic_are_run_beside_ours(
 
 def test_without_rich_progress_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(model_under_test, "find_spec", lambda name: None)
-    assert list(model_under_test._show([torch.zeros(1)], "svhn test: embedding", 1)) == [torch.zeros(1)]
+    assert list(model_under_test.show([torch.zeros(1)], "svhn test: embedding", 1)) == [torch.zeros(1)]
     assert capsys.readouterr().err == "svhn test: embedding\n"
 
 

@@ -93,6 +93,17 @@ def test_transform_of_the_factory_is_used(transformed: Path) -> None:
     assert "brings its own transform: leave --size, --mean and --std out" in fails(*words, "--size", 4)
 
 
+@pytest.mark.parametrize("source", ["made_with_transform", "made_with_transform.py", "below/made_with_transform.py"])
+def test_a_file_and_its_module_name_the_same_factory(source: str, transformed: Path) -> None:
+    (transformed / "below").mkdir()
+    (transformed / "below" / "made_with_transform.py").write_text(TRANSFORMED)
+    model = (f"--model={source}:create", "--weights=model.safetensors", "--images=train")
+    succeeds("fit", *model, "--out", "own.safetensors")
+    np.testing.assert_array_equal(
+        Detector.load(transformed / "own.safetensors").weight, network().state_dict()["3.weight"].numpy()
+    )
+
+
 @pytest.mark.parametrize("factory", ["in_double_precision", "Compiled"])
 def test_double_precision_and_compiled_models_are_scored(factory: str, transformed: Path) -> None:
     words = ("--model", f"made_with_transform:{factory}", "--weights", "model.safetensors", "--images", "train")
@@ -108,10 +119,13 @@ def test_load_model_without_weights_keeps_those_of_the_factory(transformed: Path
 
 
 BAD_MODELS = [
-    ("made_with_transform", "names no factory: expected package.module:factory"),
+    ("made_with_transform", "names no function: expected mine.py:create or package.module:create"),
     ("nowhere_to_be_found:create", "No module named 'nowhere_to_be_found'. Install the package, or run in the folder"),
     ("made_with_transform:nothing", "has no function 'nothing'"),
-    ("made_with_transform.py:with_transform", "Leave .py out: --model made_with_transform:with_transform"),
+    ("nowhere.py:create", "there is no file 'nowhere.py': give its path from the working folder"),
+    ("made_wrong.py:create", "running made_wrong.py failed with SyntaxError: "),
+    ("made_with_transform.py:nothing", "has no function 'nothing'; it has create, half, with_transform"),
+    ("made_with_transform:half", "takes the arguments picture: expected a function that takes none"),
     ("made_wrong:create", "importing made_wrong failed with SyntaxError: "),
     ("made_with_transform:number", "has no function 'number'"),
     ("made_with_transform:no_model", "returned int: expected an nn.Module, or an (nn.Module, transform) pair"),

@@ -14,7 +14,7 @@ from pnml.backend import progress
 from pnml.bench import zoo
 from pnml.bench.clock import Clock
 from pnml.bench.memory import Memory, watched_memory
-from pnml.bench.methods import ALL_METHODS, Method, Odin, PublishedDetector
+from pnml.bench.methods import Method, Odin, PublishedDetector
 from pnml.bench.methods.view import View
 from pnml.bench.protocol import NOISE
 from pnml.core.detector import Detector
@@ -58,19 +58,25 @@ class ModelUnderTest:
         *,
         with_features: bool = False,
     ) -> None:
-        self.options = options
+        self.start(options, with_features=with_features)
         self.cache = cache
+        published = zoo.CHECKPOINTS.get(checkpoint)
+        self._knows_labels = published is None or published.trained_on == ind
+        with self.clock.lap() as loading, self.clock("load"):
+            train, test = cache.load(ind, split="train"), cache.load(ind)
+            self.network = zoo.load(checkpoint, architecture=model).to(options.torch_device)
+        self.seconds |= loading
+        self.train, self.ind = self._view(train), self._view(test)
+
+    def start(self, options: Options, *, with_features: bool) -> None:
+        """Set what every network under test begins with."""
+        self.options = options
         self.clock = Clock(options.torch_device)
         self._with_features = with_features
         self._is_fitted = False
         self._methods: dict[tuple[str, bool], tuple[Method, dict[str, float]]] = {}
         self.memory: dict[str, Memory] = {}
-        published = zoo.CHECKPOINTS.get(checkpoint)
-        self._knows_labels = published is None or published.trained_on == ind
-        with self.clock.lap() as self.seconds, self.clock("load"):
-            train, test = cache.load(ind, split="train"), cache.load(ind)
-            self.network = zoo.load(checkpoint, architecture=model).to(options.torch_device)
-        self.train, self.ind = self._view(train), self._view(test)
+        self.seconds: dict[str, float] = {}
 
     def fit(self) -> ModelUnderTest:
         """Run the training set and the test set through the network, if that has not been done."""
@@ -108,7 +114,7 @@ class ModelUnderTest:
         """Return a method, fitted when it is first asked for, and the seconds that took."""
         key = name, variant.oracle
         if key not in self._methods:
-            made = Odin(oracle=True) if variant.oracle else ALL_METHODS[name]()
+            made = Odin(oracle=True) if variant.oracle else self.options.methods[name]()
             watched = watched_memory(self.device_of(made))
             with watched as self.memory[name], self.clock.lap() as seconds, self.clock("method_fit"):
                 made.fit(self.train, self.detector)
@@ -137,7 +143,7 @@ class ModelUnderTest:
         return 100 * float(right.mean())
 
     def _view(self, images: ImageSet) -> View:
-        return View(self.network, images, batch_size=self.options.images_at_once, track=_show)
+        return View(self.network, images, batch_size=self.options.images_at_once, track=show)
 
     def _fit_detector(self) -> Detector:
         head = self.network.head
@@ -159,7 +165,7 @@ def full_precision() -> Iterator[None]:
         products.allow_tf32, convolutions.allow_tf32 = before
 
 
-def _show(batches: Iterable[Tensor], what: str, count: int) -> Iterable[Tensor]:
+def show(batches: Iterable[Tensor], what: str, count: int) -> Iterable[Tensor]:
     """Show the progress of a pass over a set: a bar, or one line where rich is not installed."""
     if find_spec("rich") is None:
         sys.stderr.write(f"{what}\n")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -17,6 +17,11 @@ from pnml.bench.methods import ALL_METHODS
 from pnml.bench.results import PAPER_STUDY
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pnml.bench.methods import Method
+    from pnml.bench.own.benchmark import OwnBenchmark
+    from pnml.bench.own.method import OwnMethod
     from pnml.bench.protocol import Cell
 
 
@@ -50,6 +55,9 @@ class Options:
         force: run finished cells again.
         checkpoint: a file of weights for all cells, instead of the published ones.
         keep_scores: write every sample's scores into the folder ``scores`` of ``out``, for a report.
+        own: a network and sets of one's own, in place of those of the zoo.
+        own_methods: classes of one's own by name, beside the known methods.
+        asked: the words that name network, sets and methods, where the names of a cell do not say which they are.
 
     >>> Options(limit=1000).full_study
     'paper-limit-1000'
@@ -66,6 +74,9 @@ class Options:
     force: bool = False
     checkpoint: Path | None = None
     keep_scores: bool = False
+    own: OwnBenchmark | None = None
+    own_methods: Mapping[str, type[OwnMethod]] = field(default_factory=dict)
+    asked: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("limit", "noise_seeds", "batch_size"):
@@ -90,7 +101,7 @@ class Options:
     def variants(self, method: str) -> list[Variant]:
         """Return the variants of a method to run; the oracle first, which computes what the others need, too."""
         oracles = [True, False] if self.oracle and method == "odin" else [False]
-        arithmetics = [False, True] if self.published and ALL_METHODS[method].composes else [False]
+        arithmetics = [False, True] if self.published and self.methods[method].composes else [False]
         return [Variant(oracle, published) for oracle in oracles for published in arithmetics]
 
     @cached_property
@@ -103,9 +114,21 @@ class Options:
         """The batch size: small on a CPU, whose caches it should fit."""
         return self.batch_size or (50 if self.torch_device.type == "cpu" else 500)
 
+    @property
+    def methods(self) -> dict[str, type[Method]]:
+        """All methods by name, one's own among them."""
+        return {**ALL_METHODS, **self.own_methods}
+
+    def own_record(self, cell: Cell) -> dict[str, Any]:
+        """Return what identifies the parts of a cell that are one's own, empty where none is; JSON-able."""
+        found: dict[str, Any] = {} if self.own is None else self.own.record(cell.ood)
+        if cell.method in self.own_methods:
+            found["method"] = self.own_methods[cell.method].code.digest
+        return found
+
     def checkpoint_of(self, cell: Cell) -> str:
         """Return the name of the checkpoint a cell is run on."""
-        return self.own_checkpoint or cell.checkpoint
+        return self.own.checkpoint if self.own is not None else self.own_checkpoint or cell.checkpoint
 
     @cached_property
     def own_checkpoint(self) -> str | None:
@@ -123,7 +146,7 @@ class Options:
 
     @property
     def command(self) -> str:
-        """The command line that runs one cell in this way, with the cell's names in braces.
+        """The command line that runs one cell in this way, with the cell's names in braces, or all that was asked for.
 
         >>> Options(device="cpu", oracle=True).command
         'pnml bench --model {model} --ind {ind} --ood {ood} --method {method} --device cpu --batch-size 50 --oracle'
@@ -137,4 +160,4 @@ class Options:
         words += ["--checkpoint", self.checkpoint.name] if self.checkpoint is not None else []
         words += ["--study", self.study] if self.study != PAPER_STUDY else []
         names = " ".join(f"--{part} {{{part}}}" for part in ("model", "ind", "ood", "method"))
-        return f"pnml bench {names} {shlex.join(words)}"
+        return f"pnml bench {shlex.join(self.asked) if self.asked else names} {shlex.join(words)}"

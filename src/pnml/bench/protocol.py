@@ -9,16 +9,17 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pnml.bench.data import SETS
-from pnml.bench.methods import ALL_METHODS, GROUPS, Peer
+from pnml.bench.methods import ALL_METHODS, GROUPS, Method, Peer
 from pnml.bench.paper import REMADE, paper_cells
 from pnml.bench.zoo import ARCHITECTURES
 from pnml.integrations._import import import_pytorch_ood
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 NOISE = tuple(name for name, source in SETS.items() if source.generate is not None)
 """The sets that are drawn from a seed, so that they can be drawn again."""
@@ -70,14 +71,22 @@ def paper_plan() -> list[Cell]:
     return cells + [replace(cell, ood=REMADE[cell.ood]) for cell in cells if cell.ood in REMADE]
 
 
-def plan(model: str, ind: str, ood: Sequence[str], method: Sequence[str]) -> list[Cell]:
+def plan(
+    model: str,
+    ind: str,
+    ood: Sequence[str],
+    method: Sequence[str],
+    own_methods: Mapping[str, type[Method]] = MappingProxyType({}),
+) -> list[Cell]:
     """Return the cells of one network and IND set.
 
     Args:
         model: a name in ``pnml.bench.zoo.ARCHITECTURES``.
         ind: an image set with a training part.
-        ood: image sets, or paths of folders of pictures or parquet files; ``["all"]`` for those of the paper's tables.
+        ood: image sets, "noise" for those that are drawn, or paths of folders of pictures or parquet files; ``["all"]``
+            for those of the paper's tables.
         method: names in ``pnml.bench.methods.ALL_METHODS`` or ``GROUPS``: "all" (the paper's), "peers" or "layers".
+        own_methods: classes of one's own by name, for ``method`` to name, too.
 
     Raises:
         ImportError: a method of pytorch-ood is wanted, and the package is not installed.
@@ -91,16 +100,35 @@ def plan(model: str, ind: str, ood: Sequence[str], method: Sequence[str]) -> lis
     """
     _check("model", model, ARCHITECTURES)
     _check("in-distribution set", ind, [name for name, source in SETS.items() if "train" in source.counts])
-    oods = _all_ood(ind) if list(ood) == ["all"] else list(ood)
-    methods = [name for given in method for name in GROUPS.get(given, (given,))]
-    for name in methods:
-        _check("method", name, [*ALL_METHODS, *GROUPS])
-    if needed := [name for name in methods if issubclass(ALL_METHODS[name], Peer)]:
-        import_pytorch_ood(f"the method {needed[0]!r}")
+    oods = _all_ood(ind) if list(ood) == ["all"] else expand_noise(ood)
+    methods = choose_methods(method, own_methods)
     cells = [Cell(model, ind, one, name) for one in oods for name in methods]
     for cell in cells:
         _check_ood(cell)
     return list(dict.fromkeys(cells))
+
+
+def choose_methods(names: Iterable[str], own_methods: Mapping[str, type[Method]]) -> list[str]:
+    """Return the names of methods, groups replaced by their members; raise for those that are not known.
+
+    >>> choose_methods(["gen", "layers"], {})[:3]
+    ['gen', 'pnml', 'pnml-last']
+    """
+    methods = [name for given in names for name in GROUPS.get(given, (given,))]
+    for name in methods:
+        _check("method", name, [*ALL_METHODS, *own_methods, *GROUPS])
+    if needed := [name for name in methods if issubclass(ALL_METHODS.get(name, Method), Peer)]:
+        import_pytorch_ood(f"the method {needed[0]!r}")
+    return methods
+
+
+def expand_noise(names: Iterable[str]) -> list[str]:
+    """Return the names of sets, "noise" replaced by those that are drawn from a seed.
+
+    >>> expand_noise(["svhn", "noise"])
+    ['svhn', 'uniform', 'gaussian']
+    """
+    return [one for name in names for one in (NOISE if name == "noise" else (name,))]
 
 
 def _all_ood(ind: str) -> list[str]:

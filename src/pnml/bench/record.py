@@ -71,6 +71,7 @@ def measure(
             "method": chosen,
             **({"arithmetic": "published"} if variant.published else {}),
             "notes": _notes(model, views[0]),
+            **({"own": own} if (own := model.options.own_record(cell)) else {}),
         },
         seconds={stage: round(passed, 6) for stage, passed in seconds.items()},
     )

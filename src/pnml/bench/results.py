@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 PAPER_STUDY = "paper"
 """The study that results belong to unless another is named."""
 
+OWN_STUDY = "own"
+"""The study of networks and sets of one's own, unless another is named."""
+
 NO_IMAGES, NO_WEIGHTS = "image set absent: ", "checkpoint absent: "
 """How the reasons begin why cells could not be run."""
 

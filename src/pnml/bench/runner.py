@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pnml.bench.dataset_cache import DatasetCache
-from pnml.bench.methods import ALL_METHODS, MethodFailedError
+from pnml.bench.methods import MethodFailedError
 from pnml.bench.model_under_test import ModelUnderTest, full_precision
+from pnml.bench.own.model_under_test import OwnModelUnderTest
 from pnml.bench.protocol import NOISE
 from pnml.bench.record import UNAVAILABLE, measure, not_run
 from pnml.bench.results import Result, Run, start_run
@@ -75,12 +76,11 @@ def _run_network(
             for variant in options.variants(cell.method)
         ]
 
-    first = cells[0]
-    weights = str(options.checkpoint or options.checkpoint_of(first))
-    with_features = any(ALL_METHODS[cell.method].needs_features for cell in cells)
     try:
-        model = ModelUnderTest(first.model, first.ind, weights, options, cache, with_features=with_features)
+        model = _model_under_test(cells, options, cache)
     except UNAVAILABLE as error:
+        if options.own is not None:
+            raise  # there is nothing else to run
         yield from unavailable(cells, error)
         return
     for group in _grouped(cells, lambda cell: cell.ood):
@@ -104,6 +104,16 @@ def _run_network(
         seconds[stage] += passed
 
 
+def _model_under_test(cells: list[Cell], options: Options, cache: DatasetCache) -> ModelUnderTest:
+    """Load the network that cells share, and its in-distribution sets."""
+    with_features = any(options.methods[cell.method].needs_features for cell in cells)
+    if options.own is not None:
+        return OwnModelUnderTest(options.own, options, with_features=with_features)
+    first = cells[0]
+    weights = str(options.checkpoint or options.checkpoint_of(first))
+    return ModelUnderTest(first.model, first.ind, weights, options, cache, with_features=with_features)
+
+
 def _is_finished(cell: Cell, options: Options, result: Result | None) -> bool:
     """Return whether a cell has a result already; raise if it was measured with other weights."""
     if result is None or result.scores is None:
@@ -113,10 +123,23 @@ def _is_finished(cell: Cell, options: Options, result: Result | None) -> bool:
             f"{options.out} has a result of {result.cell_id} with the checkpoint {result.checkpoint}, not with "
             f"{options.checkpoint_of(cell)}: give another --out or --study, or --force to replace it"
         )
-    wants_scores = options.keep_scores and keeps_scores(ALL_METHODS[cell.method])
+    if changed := _changes(result.settings.get("own", {}), options.own_record(cell)):
+        if changed <= {"file", "method"}:
+            return False  # code is changed to be measured again
+        raise ValueError(
+            f"{options.out} has a result of {result.cell_id} with another {' and '.join(sorted(changed))}: give "
+            "another --out or --study, or --force to replace it"
+        )
+    wants_scores = options.keep_scores and keeps_scores(options.methods[cell.method])
     if wants_scores and not saved_scores_path(result, options.out).exists():
         return False
     return cell.ood not in NOISE or len(result.seeds) >= options.noise_seeds
+
+
+def _changes(before: dict[str, Any], now: dict[str, Any]) -> set[str]:
+    """Return which parts of what is one's own differ between two records."""
+    before, now = ({**record, **record.get("sets", {})} for record in (before, now))
+    return {name for name in {*before, *now} - {"sets"} if before.get(name) != now.get(name)}
 
 
 def _grouped(cells: Iterable[Cell], key: Callable[[Cell], Hashable]) -> Iterable[list[Cell]]:

@@ -67,8 +67,9 @@ def save_scores(scores: SavedScores, path: Path) -> None:
             if getattr(scored, name) is not None:
                 arrays[f"{part}.{name}"] = getattr(scored, name)
         pictures: Any = scored.images
-        arrays[f"{part}.picture_rows"] = np.asarray(list(pictures))
-        arrays[f"{part}.pictures"] = np.stack(list(pictures.values()))
+        if pictures is not None:
+            arrays[f"{part}.picture_rows"] = np.asarray(list(pictures))
+            arrays[f"{part}.pictures"] = np.stack(list(pictures.values()))
     path.parent.mkdir(parents=True, exist_ok=True)
     save_state(path, KIND, VERSION, arrays, {"ind": scores.ind.name, "ood": scores.ood.name})
 
@@ -80,7 +81,9 @@ def load_scores(path: Path) -> SavedScores:
 
     def part(key: str, role: Any) -> ScoredSet:
         columns: dict[str, Any] = {name: arrays.get(f"{key}.{name}") for name in _COLUMNS}
-        pictures = dict(zip(arrays[f"{key}.picture_rows"].tolist(), arrays[f"{key}.pictures"], strict=True))
+        pictures = None
+        if f"{key}.pictures" in arrays:
+            pictures = dict(zip(arrays[f"{key}.picture_rows"].tolist(), arrays[f"{key}.pictures"], strict=True))
         return ScoredSet(name=names[key], role=role, images=pictures, **columns)
 
     return SavedScores(part("ind", "in"), part("ood", "out"), arrays["spectrum"])
@@ -94,6 +97,8 @@ def _scored(
     pair = (1 - probability, alone) if combined is None else (alone, combined)
     baseline, regret = (to_numpy(scores[rows]) for scores in pair)
     numbers = np.arange(len(view))[rows]
+    pictures: Any = view.images.images
+    shown = () if pictures is None else np.concatenate(extremes(regret))  # texts have none
     return ScoredSet(
         name=name,
         role=role,
@@ -102,5 +107,5 @@ def _scored(
         prediction=to_numpy(prediction[rows], np.int64),
         probability=to_numpy(probability[rows]),
         labels=None if labels is None else labels[rows],
-        images={int(row): thumbnail(view.images.images[numbers[row]]) for row in np.concatenate(extremes(regret))},
+        images={int(row): thumbnail(pictures[numbers[row]]) for row in shown} or None,
     )

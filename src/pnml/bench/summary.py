@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from pnml.bench.results import Result
 
 COLUMNS = ("OOD", "Method", "Ours", "Paper", "Difference")
-_NONE = "–"
+NONE = "–"
+"""What stands where there is no number."""
 
 
 def summary(results: Iterable[Result]) -> dict[str, list[tuple[str, ...]]]:
@@ -36,8 +37,8 @@ def summary(results: Iterable[Result]) -> dict[str, list[tuple[str, ...]]]:
             continue
         alone, composed = result.scores.method.auroc, result.scores.plus_pnml
         model, ind, ood, method = map(label, result.key)
-        theirs, difference = _NONE, _NONE
-        ours = f"{alone:.1f} / {_NONE if composed is None else f'{composed.auroc:.1f}'}"
+        theirs, difference = NONE, NONE
+        ours = f"{alone:.1f} / {NONE if composed is None else f'{composed.auroc:.1f}'}"
         if (printed := paper.get(result.key)) and composed is not None:
             theirs = f"{printed.alone:.1f} / {printed.plus_pnml:.1f}"
             difference = f"{alone - printed.alone:+.1f} / {composed.auroc - printed.plus_pnml:+.1f}"

@@ -77,7 +77,11 @@ ImagesOption = Annotated[
 ]
 ModelOption = Annotated[
     str | None,
-    typer.Option("--model", help="package.module:factory; returns the model, or a (model, transform) pair."),
+    typer.Option(
+        "--model",
+        help="mine.py:create or package.module:create, a function that returns the model, or (model, transform); its "
+        "file is run.",
+    ),
 ]
 WeightsOption = Annotated[
     Path | None,
@@ -174,7 +178,7 @@ class Inputs:
             raise typer.BadParameter(_EITHER)
         if self.column is not None:
             raise typer.BadParameter("--column goes with --embeddings only")
-        mean, std = _channels(self.mean, "--mean"), _channels(self.std, "--std")
+        mean, std = channels(self.mean, "--mean"), channels(self.std, "--std")
         reader = open_images(self.images)
         model, transform = load_model(self.model, self.weights)
         told = any(given is not None for given in (self.size, self.mean, self.std))
@@ -223,7 +227,8 @@ def list_skipped(skipped: Sequence[str], samples: Samples) -> None:
         typer.echo(f"  {name}", err=True)
 
 
-def _channels(text: str | None, option: str) -> tuple[float, ...] | None:
+def channels(text: str | None, option: str) -> tuple[float, ...] | None:
+    """Return the numbers of an option, one for all channels or one for each; None without the option."""
     if text is None:
         return None
     try:

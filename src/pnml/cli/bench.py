@@ -12,7 +12,8 @@ from rich.table import Table
 from pnml.backend.extras import require
 from pnml.cli._app import Facts
 from pnml.cli._errors import Refused, if_interrupted
-from pnml.cli._network_options import CheckpointOption, DeviceOption, IndOption, LimitOption, ModelOption
+from pnml.cli._network_options import CheckpointOption, DeviceOption, LimitOption
+from pnml.cli._own import Given, load_methods
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,16 +21,32 @@ if TYPE_CHECKING:
     from pnml.bench.options import Options
     from pnml.bench.runner import Outcome
 
+_OWN = "Your own network and sets"
+
 
 def bench(
     *,
-    model: ModelOption = "densenet-bc-100",
-    ind: IndOption = "cifar10",
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="The network: densenet-bc-100, resnet-34, resnet-20, wideresnet-40-2, ...; or your own, as "
+            "mine.py:create, a function that returns it.",
+            show_default="densenet-bc-100",
+        ),
+    ] = None,
+    ind: Annotated[
+        str | None,
+        typer.Option(
+            help="The in-distribution set, as `cifar10`; see `pnml data list`. Of your own network: the path of its "
+            "training set.",
+            show_default="cifar10",
+        ),
+    ] = None,
     ood: Annotated[
         str,
         typer.Option(
-            help="The OOD sets with commas between: names, or paths of folders or .parquet files; `all` for the "
-            "paper's."
+            help="The OOD sets with commas between: names, or paths of folders or .parquet files; `noise` for those "
+            "that are drawn, `all` for the paper's."
         ),
     ] = "all",
     method: Annotated[
@@ -38,9 +55,10 @@ def bench(
             help="The methods with commas between. The paper's, or `all` of them: baseline, odin, gram, oecc, energy. "
             "Ours: pnml, pnml-last (embeddings alone), pnml-paper, pnml-published (by the published arithmetic). Those "
             "of pytorch-ood, or all of them with `peers`, which adds our first three, baseline and energy: "
-            "mahalanobis, rmd, vim, knn, react, ash, she, gen, kl-matching, maxlogit, pytorch-ood-pnml. Those given "
-            "the same layers as pnml, or `layers` for both beside ours: "
-            "knn-layers, mahalanobis-layers."
+            "mahalanobis, rmd, vim, knn, react, ash, she, gen, kl-matching, maxlogit, pytorch-ood-pnml, "
+            "mahalanobis-plus, rmd-plus, gmm, dice, vra, nnguide, scale, lts, fdbd, nci. Those given the same layers as "
+            "pnml, or `layers` for the first two beside ours: knn-layers, mahalanobis-layers, nac. Your own: "
+            "mine.py:Detector, a class with fit and score."
         ),
     ] = "baseline",
     device: DeviceOption = "auto",
@@ -49,9 +67,12 @@ def bench(
         Path, typer.Option(help="The folder for the results: rows are added to its `cells.csv`.", file_okay=False)
     ] = Path("results"),
     study: Annotated[
-        str,
-        typer.Option(help="The study that the results belong to; --limit, --oracle and --published add to its name."),
-    ] = "paper",
+        str | None,
+        typer.Option(
+            help="The study that the results belong to; --limit, --oracle and --published add to its name.",
+            show_default="paper, or own for a network of your own",
+        ),
+    ] = None,
     checkpoint: CheckpointOption = None,
     noise_seeds: Annotated[int, typer.Option(help="Draw noise sets this often and report the mean.")] = 1,
     batch_size: Annotated[
@@ -80,6 +101,35 @@ def bench(
         ),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Run finished cells again.")] = False,
+    test: Annotated[
+        str | None, typer.Option(help="The in-distribution test set, a path like that of --ind.", rich_help_panel=_OWN)
+    ] = None,
+    size: Annotated[
+        int | None, typer.Option(help="Resize pictures to this many pixels a side.", min=1, rich_help_panel=_OWN)
+    ] = None,
+    mean: Annotated[
+        str | None, typer.Option(help="Channel means in [0, 1], as 0.49,0.48,0.45.", rich_help_panel=_OWN)
+    ] = None,
+    std: Annotated[
+        str | None, typer.Option(help="Channel standard deviations, as 0.25,0.24,0.26.", rich_help_panel=_OWN)
+    ] = None,
+    head_layer: Annotated[
+        str | None,
+        typer.Option(help="The name of the last layer, if it is not found automatically.", rich_help_panel=_OWN),
+    ] = None,
+    column: Annotated[
+        str | None,
+        typer.Option(help="The column of texts in .parquet or .csv files; or of embeddings.", rich_help_panel=_OWN),
+    ] = None,
+    head: Annotated[
+        Path | None,
+        typer.Option(
+            help="The last layer's weight and bias, .npz or .safetensors, for sets of embeddings instead of a --model.",
+            exists=True,
+            dir_okay=False,
+            rich_help_panel=_OWN,
+        ),
+    ] = None,
 ) -> Facts:
     """Run the paper's benchmark: how well each method, alone and with pNML, tells OOD images apart.
 
@@ -94,16 +144,27 @@ def bench(
     Example: `pnml bench --ind cifar10 --ood cifar100,svhn,uniform --method peers`, which ends with a leaderboard
 
     Example: `pnml bench --paper --oracle --published`
+
+    Example: `pnml bench --model mine.py:create --ind photos/train --test photos/test --ood other/,noise --method
+    pnml,mine.py:Detector`, which runs the code in mine.py
     """
     require("torch", extra="bench", what="pnml bench")
     from pnml.bench.options import Options
+    from pnml.bench.own.plan import plan_own
     from pnml.bench.protocol import paper_plan, plan
+    from pnml.bench.results import OWN_STUDY, PAPER_STUDY
     from pnml.bench.runner import run
     from pnml.bench.summary import absent
 
+    given = Given(model, ind, test, checkpoint, head, column, head_layer, size, mean, std)
+    if paper and (model is not None or ind is not None or head is not None or ":" in method):
+        raise typer.BadParameter("--paper runs the paper's networks, sets and methods: leave --model, --ind, --head and "
+            "methods of your own out")
+    own = given.open(limit)
+    methods, own_methods = load_methods(method.split(","))
     options = Options(
         out=out,
-        study=study,
+        study=study if study is not None else OWN_STUDY if own is not None else PAPER_STUDY,
         device=device,
         limit=limit,
         oracle=oracle,
@@ -111,10 +172,17 @@ def bench(
         noise_seeds=noise_seeds,
         batch_size=batch_size,
         force=force,
-        checkpoint=checkpoint,
+        checkpoint=None if own is not None else checkpoint,
         keep_scores=keep_scores,
+        own=own,
+        own_methods=own_methods,
+        asked=given.words(ood, method) if own is not None or own_methods else (),
     )
-    cells = paper_plan() if paper else plan(model, ind, ood.split(","), method.split(","))
+    if own is not None:
+        cells = plan_own(own, ood.split(","), methods, own_methods)
+    else:
+        plain = (model or "densenet-bc-100", ind or "cifar10", ood.split(","), methods, own_methods)
+        cells = paper_plan() if paper else plan(*plain)
     with if_interrupted(f"finished cells are kept in {out / 'cells.csv'}; run the same command again to continue"):
         outcome = run(cells, options)
     _report(outcome, options)
@@ -151,12 +219,14 @@ def _as_facts(outcome: Outcome, options: Options) -> Facts:
 def _report(outcome: Outcome, options: Options) -> None:
     from pnml.bench import leaderboard
     from pnml.bench.methods import METHODS
-    from pnml.bench.summary import COLUMNS, absent, notes, summary, timing
+    from pnml.bench.summary import COLUMNS, NONE, absent, notes, summary, timing
 
     console = Console()
     tables = summary(outcome.results)
     for title, lines in tables.items():
-        console.print(_table(title, "AUROC in percent: a method alone / with pNML.", COLUMNS, lines))
+        shown = len(COLUMNS) if any(line[3] != NONE for line in lines) else 3  # nothing of the paper to compare with
+        rows = [line[:shown] for line in lines]
+        console.print(_table(title, "AUROC in percent: a method alone / with pNML.", COLUMNS[:shown], rows))
     ours = [result for result in outcome.results if result.study == options.full_study]
     if any(result.method not in METHODS for result in ours):
         for board in leaderboard.leaderboard(ours):

@@ -16,7 +16,7 @@ from pnml.io.preparation_record import Record, describe_preparation, of_images, 
 def export(
     *,
     detector: DetectorFile,
-    model: Annotated[str, typer.Option(help="package.module:factory of the model the detector was fitted for.")],
+    model: Annotated[str, typer.Option(help="The model that the detector was fitted for, as mine.py:create.")],
     example_shape: Annotated[
         str | None,
         typer.Option(

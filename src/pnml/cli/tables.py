@@ -54,7 +54,14 @@ def tables(
     chosen_study = base_study(load_study(results, study)[0].study)
     sources = Sources(ResultStore(results).load(), chosen_study, "" if retrained == chosen_study else retrained)
     built = build_tables(sources)
-    if outside := sources.keys - {cell.paper.key for one in built for cell in one.cells}:
+    of_paper = {cell.paper.key for one in built for cell in one.cells}
+    if not sources.keys & of_paper:
+        names = ", ".join(sorted({key[0] for key in sources.keys})[:5])
+        raise ValueError(
+            f"the study {chosen_study!r} has no result of the paper's tables, only of {names}: "
+            f"pnml leaderboard --study {chosen_study} shows them"
+        )
+    if outside := sources.keys - of_paper:
         typer.echo(f"{len(outside)} of {len(sources.keys)} results have no cell in the paper's tables", err=True)
     chosen = _choose(built, table)
     counts, written = count(chosen), []

@@ -1,20 +1,19 @@
-"""Load the model of the option ``--model package.module:factory``, and its weights."""
+"""Load the model of the option ``--model mine.py:create``, and its weights."""
 
 from __future__ import annotations
 
-import sys
-from contextlib import contextmanager
-from importlib import import_module
-from pathlib import Path
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 
 from pnml.backend.extras import require
+from pnml.io.code import load_code
 from pnml.io.pickles import refuse_pickle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from pathlib import Path
 
     from torch import Tensor, nn
 
@@ -25,8 +24,9 @@ def load_model(spec: str, weights: Path | None) -> tuple[nn.Module, Transform | 
     """Return the model of a factory with its weights, on the GPU if there is one, and its transform if it has one.
 
     Args:
-        spec: ``package.module:factory``, importable from the working folder or installed. The factory takes no
-            arguments and returns the model, or a pair of the model and a transform from a Pillow image to a tensor.
+        spec: ``mine.py:create``, or ``package.module:create``, importable from the working folder or installed. The
+            function takes no arguments and returns the model, or a pair of the model and a transform: from a Pillow
+            image to a tensor, or from a list of texts to what the model takes.
         weights: a safetensors file with the model's state; None keeps the weights of the factory.
 
     >>> model, transform = load_model("torch.nn:Identity", None)
@@ -51,42 +51,28 @@ def load_model(spec: str, weights: Path | None) -> tuple[nn.Module, Transform | 
 def _call_factory(spec: str) -> Any:
     import torch
 
-    module_name, _, factory_name = spec.partition(":")
-    if not module_name or not factory_name:
-        raise ValueError(f"--model {spec!r} names no factory: expected package.module:factory")
-    with _working_folder_importable():
-        try:
-            module = import_module(module_name)
-        except ImportError as error:
-            fix = "Install the package, or run in the folder of the module"
-            if module_name.endswith(".py"):
-                fix = f"Leave .py out: --model {module_name.removesuffix('.py').replace('/', '.')}:{factory_name}"
-            raise ValueError(f"--model {spec!r}: {error}. {fix}") from error
-        except Exception as error:
-            raise ValueError(
-                f"--model {spec!r}: importing {module_name} failed with {type(error).__name__}: {error}"
-            ) from error
-        factory = getattr(module, factory_name, None)
-        if not callable(factory):
-            raise ValueError(  # noqa: TRY004 - an invalid option
-                f"--model {spec!r}: {module_name} has no function {factory_name!r}"
-            )
-        try:
-            return factory()
-        except (MemoryError, torch.OutOfMemoryError):
-            raise
-        except Exception as error:
-            raise ValueError(f"--model {spec!r} failed with {type(error).__name__}: {error}") from error
-
-
-@contextmanager
-def _working_folder_importable() -> Iterator[None]:
-    folder = str(Path.cwd())
-    sys.path.insert(0, folder)
+    factory = load_code(spec, "--model", "function", "create").value
+    if needed := _needed_arguments(factory):
+        raise ValueError(
+            f"--model {spec!r} takes the arguments {', '.join(needed)}: expected a function that takes none; write "
+            "one that fills them in"
+        )
     try:
-        yield
-    finally:
-        sys.path.remove(folder)
+        return factory()
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        raise ValueError(f"--model {spec!r} failed with {type(error).__name__}: {error}") from error
+
+
+def _needed_arguments(factory: Callable[..., Any]) -> list[str]:
+    """Return the names of the arguments that a function cannot be called without."""
+    try:
+        parameters = signature(factory).parameters.values()
+    except (TypeError, ValueError):  # of C++, without a signature
+        return []
+    optional = {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}
+    return [one.name for one in parameters if one.default is Parameter.empty and one.kind not in optional]
 
 
 def _load_weights(model: nn.Module, path: Path) -> None:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pnml.backend.extras import require
-from pnml.io.decode import UndecodableError, in_threads, open_rgb, read_image, resize_to
+from pnml.io.decode import UndecodableError, in_threads, open_rgb, resize_to
 from pnml.io.pixel_limits import BatchBudget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import torch
+    from numpy.typing import NDArray
 
     from pnml.io.decode import Encoded
 
@@ -48,8 +49,12 @@ class Preparation:
             "std": list(self.std),
         }
 
-    def decode(self, encoded: Sequence[Encoded], *, strict: bool) -> list[torch.Tensor | None]:
+    def decode(self, encoded: Sequence[Encoded | NDArray[np.uint8]], *, strict: bool) -> list[torch.Tensor | None]:
         """Decode and prepare images in threads; one that does not decode is None, or raises with ``strict``.
+
+        Args:
+            encoded: image files, their contents, or pixels, RGB, uint8 (H, W, 3).
+            strict: raise for an image that does not decode.
 
         Returns:
             Tensors (C, H, W), not yet normalised unless there is a transform.
@@ -61,7 +66,7 @@ class Preparation:
         """
         budget = BatchBudget()
 
-        def attempt(image: Encoded) -> torch.Tensor | None:
+        def attempt(image: Encoded | NDArray[np.uint8]) -> torch.Tensor | None:
             try:
                 prepared = self._prepare(image)
             except UndecodableError:
@@ -87,15 +92,22 @@ class Preparation:
         mean, std = (torch_.tensor(values)[:, None, None] for values in (self.mean, self.std))
         return batch.float().div_(255).sub_(mean).div_(std)  # in place: a batch may be large
 
-    def _prepare(self, encoded: Encoded) -> torch.Tensor:
+    def _prepare(self, encoded: Encoded | NDArray[np.uint8]) -> torch.Tensor:
+        pillow = require("PIL.Image", extra="torch", what="preparing images")
+        if isinstance(encoded, np.ndarray):
+            return self._prepare_rgb(pillow.fromarray(encoded))
+        with open_rgb(encoded) as rgb:
+            return self._prepare_rgb(rgb)
+
+    def _prepare_rgb(self, rgb: Any) -> torch.Tensor:
+        """Return a Pillow image, RGB, as a tensor (C, H, W)."""
         torch_ = require("torch", extra="torch", what="preparing images")
         if self.transform is None:
-            pixels = read_image(encoded, None if self.size is None else resize_to(self.size))
-            image: torch.Tensor = torch_.from_numpy(np.array(pixels)).permute(2, 0, 1)
+            pixels = np.array(rgb if self.size is None else resize_to(self.size)(rgb))
+            image: torch.Tensor = torch_.from_numpy(pixels).permute(2, 0, 1)
             return image
         pillow = require("PIL.Image", extra="torch", what="preparing images")
-        with open_rgb(encoded) as rgb:
-            tensor = self.transform(pillow.fromarray(np.asarray(rgb)))  # pixels alone, no orientation or colour profile
+        tensor = self.transform(pillow.fromarray(np.asarray(rgb)))  # pixels alone, no orientation or colour profile
         if not torch_.is_tensor(tensor):
             raise ValueError(
                 f"the factory's transform returned {type(tensor).__name__}: expected a tensor (channels, height, width)"

@@ -24,7 +24,7 @@ class Nac(Peer):
     It takes the layers that the regret takes. It needs gradients, so it runs the network itself, forward and backward.
     """
 
-    name, class_name, needs_gradients = "nac", "NACUE", True
+    name, class_name, needs_gradients, needs_features = "nac", "NACUE", True, True
 
     def fit(self, train: View, detector: Detector) -> Nac:
         """Count the activations of every neuron on the training set."""

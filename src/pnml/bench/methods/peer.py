@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pnml.core.detector import Detector
 
 _MODEL_ARGUMENT = {"features": "encoder", "logits": "model", "feature_maps": "backbone"}
-_FAILURES = (RuntimeError, ValueError, AssertionError, IndexError)
+_FAILURES = (RuntimeError, ValueError, AssertionError, LookupError, AttributeError, TypeError)
 _AT_ONCE = 1 << 27  # some peers hold one number for every row, class and feature: 512 MiB in float32
 
 

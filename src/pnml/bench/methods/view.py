@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -65,7 +66,7 @@ class View:
         """The device of the network."""
         return self.network.head.weight.device
 
-    def inputs(self, what: str) -> Iterator[Tensor]:
+    def inputs(self, what: str = "a method") -> Iterator[Tensor]:
         """Yield the normalised images (B, 3, H, W) in order; ``what`` describes the pass to ``track``."""
         batches: Iterable[Tensor] = self.images.batches(self.batch_size, self.device)
         if self._track is not None:
@@ -121,6 +122,20 @@ class View:
     def logits(self) -> Tensor:
         """The logits, shape (n, C)."""
         return self.outputs.logits
+
+    @property
+    def labels(self) -> Tensor | None:
+        """The class numbers, shape (n,), where they are known."""
+        labels = self.images.labels
+        return None if labels is None else torch.from_numpy(labels).to(self.device)
+
+    def first(self, count: int) -> View:
+        """Return a view of the first ``count`` images."""
+        labels = self.images.labels
+        images = replace(
+            self.images, images=self.images.images[:count], labels=None if labels is None else labels[:count]
+        )
+        return View(self.network, images, batch_size=self.batch_size)
 
     def cached(self, key: Hashable, compute: Callable[[], _T]) -> _T:
         """Return the cached value of ``key``; call ``compute`` for it the first time."""
