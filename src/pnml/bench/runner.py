@@ -48,8 +48,12 @@ def run(cells: Iterable[Cell], options: Options) -> Outcome:
     stored = store.load() if store.cells.is_file() else []
     known = {(result.study, result.key): result for result in stored}
     planned = [(cell, options.study_of(variant)) for cell in cells for variant in options.variants(cell.method)]
-    unfinished = {cell for cell, study in planned if not _is_finished(cell, options, known.get((study, cell.key)))}
-    waiting = [cell for cell in cells if options.force or cell in unfinished]
+    unfinished = {
+        cell
+        for cell, study in planned
+        if options.force or not _is_finished(cell, options, known.get((study, cell.key)))
+    }
+    waiting = [cell for cell in cells if cell in unfinished]
     outcome, cache = Outcome(), DatasetCache(options.limit)
     with full_precision():
         for group in _grouped(waiting, lambda cell: (cell.model, cell.ind, options.checkpoint_of(cell))):
@@ -76,11 +80,10 @@ def _run_network(
             for variant in options.variants(cell.method)
         ]
 
+    forgiven = UNAVAILABLE if options.own is None else ()  # without one's own network there is nothing to run
     try:
         model = _model_under_test(cells, options, cache)
-    except UNAVAILABLE as error:
-        if options.own is not None:
-            raise  # there is nothing else to run
+    except forgiven as error:
         yield from unavailable(cells, error)
         return
     for group in _grouped(cells, lambda cell: cell.ood):

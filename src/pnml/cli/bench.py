@@ -56,8 +56,8 @@ def bench(
             "Ours: pnml, pnml-last (embeddings alone), pnml-paper, pnml-published (by the published arithmetic). Those "
             "of pytorch-ood, or all of them with `peers`, which adds our first three, baseline and energy: "
             "mahalanobis, rmd, vim, knn, react, ash, she, gen, kl-matching, maxlogit, pytorch-ood-pnml, "
-            "mahalanobis-plus, rmd-plus, gmm, dice, vra, nnguide, scale, lts, fdbd, nci. Those given the same layers as "
-            "pnml, or `layers` for the first two beside ours: knn-layers, mahalanobis-layers, nac. Your own: "
+            "mahalanobis-plus, rmd-plus, gmm, dice, vra, nnguide, scale, lts, fdbd, nci. Those given the same layers "
+            "as pnml, or `layers` for the first two beside ours: knn-layers, mahalanobis-layers, nac. Your own: "
             "mine.py:Detector, a class with fit and score."
         ),
     ] = "baseline",
@@ -158,8 +158,10 @@ def bench(
 
     given = Given(model, ind, test, checkpoint, head, column, head_layer, size, mean, std)
     if paper and (model is not None or ind is not None or head is not None or ":" in method):
-        raise typer.BadParameter("--paper runs the paper's networks, sets and methods: leave --model, --ind, --head and "
-            "methods of your own out")
+        raise typer.BadParameter(
+            "--paper runs the paper's networks, sets and methods: leave --model, --ind, --head and "
+            "methods of your own out"
+        )
     own = given.open(limit)
     methods, own_methods = load_methods(method.split(","))
     options = Options(
