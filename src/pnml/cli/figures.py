@@ -11,6 +11,7 @@ import typer
 from pnml.backend.extras import require
 from pnml.backend.files import atomic_path
 from pnml.bench.figures import gram_vs_pnml, histograms, iris, save, simulation, spectrum, tpr_tnr
+from pnml.bench.figures._kept import kept_comparison, kept_spectra
 from pnml.cli._app import App, Facts, common_options
 from pnml.cli._network_options import (
     CheckpointOption,
@@ -24,7 +25,7 @@ from pnml.cli._network_options import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from pnml.bench.figures._runs import Comparison
+    from pnml.bench.figures._comparison import Comparison
     from pnml.bench.options import Options
 
 figures_app = typer.Typer(
@@ -36,6 +37,15 @@ figures_app = typer.Typer(
 )
 
 Out = Annotated[Path, typer.Option("--out", help="The folder for the PNG and the SVG.", file_okay=False)]
+KeptScores = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--scores",
+        help="Draw from a file that `pnml bench --keep-scores` wrote, instead of running a network; may be repeated.",
+        exists=True,
+        dir_okay=False,
+    ),
+]
 
 
 @figures_app.command("iris")
@@ -69,16 +79,22 @@ def draw_spectrum(
     device: DeviceOption = "auto",
     limit: LimitOption = None,
     checkpoint: CheckpointOption = None,
+    scores: KeptScores = None,
     out: Out = Path("figures"),
 ) -> Facts:
     """Draw the eigenvalues of the training embeddings' correlation, one line for each training set.
 
     Example: `pnml figures spectrum --model densenet-bc-100 --ind cifar10,svhn --out figures`
     """
-    options = _options(device, limit, checkpoint)
-    from pnml.bench.figures._runs import subspaces
+    if scores:
+        _require_matplotlib()
+        found = kept_spectra(scores)
+    else:
+        options = _options(device, limit, checkpoint)
+        from pnml.bench.figures._runs import spectra
 
-    figure = spectrum.draw(subspaces(model, ind.split(","), options), model)
+        found = {model: spectra(model, ind.split(","), options)}
+    figure = spectrum.draw(found)
     return {"figures": _write(figure, out, "spectrum")}
 
 
@@ -94,6 +110,7 @@ def draw_gram_vs_pnml(
     device: DeviceOption = "auto",
     limit: LimitOption = None,
     checkpoint: CheckpointOption = None,
+    scores: KeptScores = None,
     out: Out = Path("figures"),
 ) -> Facts:
     """Draw the regret of Gram+pNML against the Gram score, and count which samples each of them gets wrong.
@@ -102,7 +119,9 @@ def draw_gram_vs_pnml(
 
     Example: `pnml figures gram-vs-pnml --ind cifar100 --ood tinyimagenet_crop --out figures`
     """
-    (comparison,) = _comparisons(model, ind, [ood], "gram", _options(device, limit, checkpoint))
+    (comparison, *more) = _comparisons((model, ind, [ood], "gram"), scores, (device, limit, checkpoint))
+    if more:
+        raise typer.BadParameter(f"the figure is of one pair, got {1 + len(more)} files", param_hint="--scores")
     counts = gram_vs_pnml.count(comparison.alone, comparison.plus_pnml)
     written = _write(gram_vs_pnml.draw(comparison), out, "gram-vs-pnml")
     target = out / "gram-vs-pnml.json"
@@ -113,6 +132,9 @@ def draw_gram_vs_pnml(
         "method": comparison.method,
         "limit": limit,
     }
+    if gram_vs_pnml.is_of_the_paper(comparison):
+        at_paper = gram_vs_pnml.count(comparison.alone, comparison.plus_pnml, gram_vs_pnml.PAPER_THRESHOLDS)
+        counts["at_thresholds_of_the_paper"] = at_paper
     with atomic_path(target) as partial:
         partial.write_text(json.dumps(about | counts, indent=2) + "\n", encoding="utf-8")
     typer.echo(f"wrote {target}")
@@ -132,13 +154,16 @@ def draw_tpr_tnr(
     device: DeviceOption = "auto",
     limit: LimitOption = None,
     checkpoint: CheckpointOption = None,
+    scores: KeptScores = None,
     out: Out = Path("figures"),
 ) -> Facts:
     """Draw TNR against TPR of a method alone and with pNML, one panel for each OOD set.
 
     Example: `pnml figures tpr-tnr --ind cifar10 --ood lsun_resize,svhn --method odin --out figures`
+
+    Example: `pnml figures tpr-tnr --scores results/scores/paper-oracle/resnet-34__cifar100__isun__odin.safetensors`
     """
-    comparisons = _comparisons(model, ind, ood.split(","), method, _options(device, limit, checkpoint))
+    comparisons = _comparisons((model, ind, ood.split(","), method), scores, (device, limit, checkpoint))
     return {"figures": _write(tpr_tnr.draw(comparisons), out, "tpr-tnr")}
 
 
@@ -152,13 +177,14 @@ def draw_histograms(
     device: DeviceOption = "auto",
     limit: LimitOption = None,
     checkpoint: CheckpointOption = None,
+    scores: KeptScores = None,
     out: Out = Path("figures"),
 ) -> Facts:
     """Draw how the baseline score and the regret are distributed over in-distribution and OOD images.
 
     Example: `pnml figures histograms --ind cifar10 --ood svhn,uniform --out figures`
     """
-    comparisons = _comparisons(model, ind, ood.split(","), "baseline", _options(device, limit, checkpoint))
+    comparisons = _comparisons((model, ind, ood.split(","), "baseline"), scores, (device, limit, checkpoint))
     return {"figures": _write(histograms.draw(comparisons), out, "histograms")}
 
 
@@ -170,10 +196,23 @@ def _options(device: str, limit: int | None, checkpoint: Path | None) -> Options
     return Options(device=device, limit=limit, checkpoint=checkpoint)
 
 
-def _comparisons(model: str, ind: str, ood: list[str], method: str, options: Options) -> list[Comparison]:
+def _comparisons(
+    what: tuple[str, str, list[str], str], scores: list[Path] | None, how: tuple[str, int | None, Path | None]
+) -> list[Comparison]:
+    """Return what is drawn, read from files of scores or run.
+
+    Args:
+        what: the network, the in-distribution set, the OOD sets and the method to run.
+        scores: the files, in place of that.
+        how: the device, the limit and the checkpoint.
+    """
+    if scores:
+        _require_matplotlib()
+        return [kept_comparison(path) for path in scores]
+    options = _options(*how)
     from pnml.bench.figures._runs import comparisons
 
-    return comparisons(model, ind, ood, method, options)
+    return comparisons(*what, options)
 
 
 def _require_matplotlib() -> None:

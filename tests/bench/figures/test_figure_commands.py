@@ -74,6 +74,41 @@ def test_scores_are_those_of_the_benchmark(method: str, small_world: Path) -> No
     assert evaluate(*comparison.plus_pnml) == result.scores.plus_pnml
 
 
+def test_kept_scores_give_the_same_pictures_without_a_network(
+    small_world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All four figures, of the files of one run."""
+    cells = plan("densenet-bc-100", "cifar10", ["svhn", "uniform"], ["baseline", "gram"])
+    run(cells, Options(out=small_world, keep_scores=True))
+    files = {path.stem.removeprefix("densenet-bc-100__cifar10__"): path for path in small_world.rglob("*.safetensors")}
+    assert set(files) == {"svhn__baseline", "svhn__gram", "uniform__baseline", "uniform__gram"}
+    lines = {
+        "histograms --ind cifar10 --ood svhn,uniform": ("svhn__baseline", "uniform__baseline"),
+        "tpr-tnr --ind cifar10 --ood svhn,uniform --method gram": ("svhn__gram", "uniform__gram"),
+        "gram-vs-pnml --ind cifar10 --ood svhn": ("svhn__gram",),
+        "spectrum --ind cifar10": ("uniform__gram",),
+    }
+    for line in lines:
+        assert call(f"{line} --out {tmp_path / 'run'}").exit_code == 0
+    monkeypatch.setattr("pnml.bench.figures._runs.comparisons", None)  # no network is run
+    for line, names in lines.items():
+        words = " ".join(f"--scores {files[name]}" for name in names)
+        done = call(f"{line.split()[0]} {words} --out {tmp_path / 'kept'}")
+        assert done.exit_code == 0, done.output
+    for path in (tmp_path / "run").glob("*.png"):
+        assert (tmp_path / "kept" / path.name).read_bytes() == path.read_bytes(), path.name
+    too_many = call(f"gram-vs-pnml --scores {files['svhn__gram']} --scores {files['uniform__gram']} --out {tmp_path}")
+    assert (too_many.exit_code, "one pair, got 2 files" in too_many.stderr) == (2, True)
+
+
+def test_files_that_are_no_scores_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.safetensors"
+    path.write_bytes(b"")
+    done = call(f"histograms --scores {path} --out {tmp_path / 'new'}")
+    assert done.exit_code == 1
+    assert "MODEL__IND__OOD__METHOD.safetensors" in done.stderr
+
+
 def test_checkpoint_option_is_used(small_world: Path, made_weights: dict[str, Path]) -> None:
     options = Options(device="cpu", limit=12, checkpoint=made_weights["densenet-bc-100_svhn"])
     (own,) = comparisons("densenet-bc-100", "cifar10", ["uniform"], "baseline", options)

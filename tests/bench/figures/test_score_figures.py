@@ -10,7 +10,7 @@ import pytest
 from pnml import Correlation
 from pnml.bench.figures import gram_vs_pnml, histograms, spectrum, tpr_tnr
 from pnml.bench.figures._canvas import log_edges
-from pnml.bench.figures._runs import Comparison, Scores
+from pnml.bench.figures._comparison import Comparison, Scores
 from pnml.core.subspace import Subspace
 from pnml.metrics import tnr_curve
 
@@ -56,6 +56,8 @@ def test_count_agrees_with_a_loop_over_samples(comparison: Comparison) -> None:
         "ood_missed_by_both": ood.count((False, False)),
     }
     assert min(counts["ood_caught_only_by"].values()) > 0
+    own = gram_vs_pnml.count(comparison.alone, comparison.plus_pnml, {"alone": 1e9, "plus_pnml": 0.0})
+    assert own["ind_refused"] == {"alone": 0, "plus_pnml": 300}
     text = " ".join(gram_vs_pnml.describe(counts))
     assert f"flags {ood.count((False, True))} that Gram misses" in text
     assert f"Gram flags {sum(a for a, _ in ind)} and" in text
@@ -67,9 +69,11 @@ def test_gram_vs_pnml_panels_contain_every_sample_and_label_the_quadrants(compar
     for axes, total in ((left, 300), (right, 200)):
         assert np.ma.sum(np.ma.asarray(axes.collections[0].get_array())) == total
         assert sum(int(text.get_text().split(": ")[1]) for text in axes.texts) == total
-        vertical, horizontal = (points(line) for line in axes.lines)
-        assert (vertical[:, 0] == counts["thresholds"]["alone"]).all()
-        assert (horizontal[:, 1] == counts["thresholds"]["plus_pnml"]).all()
+        lines = [points(line) for line in axes.lines]
+        paper = {"alone": 0.0017, "plus_pnml": 0.0024 * np.log(100)}
+        for (vertical, horizontal), at in zip((lines[:2], lines[2:]), (counts["thresholds"], paper), strict=True):
+            assert vertical[:, 0] == pytest.approx(at["alone"])
+            assert horizontal[:, 1] == pytest.approx(at["plus_pnml"])
     corners: dict[str, int] = {}
     for text in right.texts:
         who, number = text.get_text().removeprefix("flagged by\n").split(": ")
@@ -126,13 +130,16 @@ def test_log_edges_need_one_positive_score() -> None:
 def test_spectrum_equals_squared_singular_values_divided_by_rows() -> None:
     rng = np.random.default_rng(0)
     sets: dict[str, np.ndarray[Any, Any]] = {"cifar10": rng.normal(size=(50, 6)), "svhn": rng.normal(size=(4, 6))}
-    figure = spectrum.draw({name: Subspace.fit(Correlation().update(x)) for name, x in sets.items()}, "resnet-34")
-    (axes,) = figure.axes
+    subspaces = {name: Subspace.fit(Correlation().update(x)) for name, x in sets.items()}
+    of_sets = {name: subspace.spectrum[: subspace.rank] for name, subspace in subspaces.items()}
+    figure = spectrum.draw({"resnet-34": of_sets, "densenet-bc-100": of_sets})
+    axes, second = figure.axes
+    assert (axes.get_title()[-9:], second.get_title()[-15:]) == ("ResNet-34", "DenseNet-BC-100")
     assert axes.get_yscale() == "log"
     for line, rows in zip(axes.lines, sets.values(), strict=True):
         expected = np.linalg.svd(rows, compute_uv=False) ** 2 / len(rows)
         np.testing.assert_allclose(points(line)[:, 1], expected, rtol=1e-9)  # no more than the rank
-    assert [line.get_label() for line in axes.lines] == ["CIFAR-10 (50 images)", "SVHN (4 images)"]
+    assert [line.get_label() for line in axes.lines] == ["CIFAR-10", "SVHN"]
 
 
 def test_short_log_axes_have_plain_tick_labels() -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from pnml.backend.arrays import to_numpy
 from pnml.bench.dataset_cache import DatasetCache
+from pnml.bench.figures._comparison import Comparison, Scores
 from pnml.bench.methods import METHODS
 from pnml.bench.model_under_test import ModelUnderTest, full_precision
 from pnml.bench.options import Variant
@@ -17,31 +15,10 @@ from pnml.bench.protocol import plan
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pnml.bench.figures._comparison import Vector
     from pnml.bench.methods import Method, View
     from pnml.bench.options import Options
     from pnml.bench.protocol import Cell
-    from pnml.core.subspace import Subspace
-
-Vector = np.ndarray[Any, Any]
-
-
-class Scores(NamedTuple):
-    """One score of the in-distribution samples, shape (n,), and of the OOD samples, shape (m,)."""
-
-    ind: Vector
-    ood: Vector
-
-
-@dataclass(frozen=True, eq=False)
-class Comparison:
-    """A method's own score and its score with pNML, of the same samples of one IND-OOD pair."""
-
-    model: str
-    ind: str
-    ood: str
-    method: str
-    alone: Scores
-    plus_pnml: Scores
 
 
 def comparisons(model: str, ind: str, ood: Sequence[str], method: str, options: Options) -> list[Comparison]:
@@ -71,13 +48,14 @@ def comparisons(model: str, ind: str, ood: Sequence[str], method: str, options: 
         return [_comparison(cell, fitted, model_under_test.ind, view) for cell, view in zip(cells, views, strict=True)]
 
 
-def subspaces(model: str, inds: Sequence[str], options: Options) -> dict[str, Subspace]:
-    """Run each training set through the network that was trained on it, and decompose its embeddings' correlation."""
+def spectra(model: str, inds: Sequence[str], options: Options) -> dict[str, Vector]:
+    """Return the eigenvalues of each training set's embeddings, in the network that was trained on it."""
     cache = DatasetCache(options.limit)
     cells = [plan(model, ind, ["all"], ["baseline"])[0] for ind in inds]
     with full_precision():
         models = {cell.ind: _model(cell, options, cache) for cell in cells}
-        return {ind: model_under_test.fit().detector.subspace for ind, model_under_test in models.items()}
+        fitted = {ind: model_under_test.fit().detector.subspace for ind, model_under_test in models.items()}
+    return {ind: subspace.spectrum[: subspace.rank] for ind, subspace in fitted.items()}
 
 
 def _model(cell: Cell, options: Options, cache: DatasetCache) -> ModelUnderTest:

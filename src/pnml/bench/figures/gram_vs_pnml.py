@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,33 +15,38 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from pnml.bench.figures._runs import Comparison, Scores
+    from pnml.bench.figures._comparison import Comparison, Scores
 
 Vector = np.ndarray[Any, Any]
 
+PAPER_THRESHOLDS = {"alone": 0.0017, "plus_pnml": 0.0024 * math.log(100)}
+"""Those of the paper's figure, of DenseNet-BC-100 on CIFAR-100: of the Gram score, and of the regret in nats, which the
+paper divides by log C."""
+
 _BINS = 50
-_RED = "#e8000b"
+_RED, _GREY = "#e8000b", "#666666"
 
 
-def count(alone: Scores, plus_pnml: Scores) -> dict[str, Any]:
+def count(alone: Scores, plus_pnml: Scores, thresholds: dict[str, float] | None = None) -> dict[str, Any]:
     """Count the samples that a method classifies wrongly alone and with pNML, each at its own best threshold.
 
     The best threshold is that of the detection accuracy; samples with a larger score are flagged as OOD. Row i of both
-    scores must belong to the same sample.
+    scores must belong to the same sample. ``thresholds`` takes others than the best.
 
     Returns:
         ``samples``: the numbers of samples. ``thresholds``: the two thresholds. ``ind_refused`` and
         ``ind_refused_by_both``: in-distribution samples flagged by each, and by both. ``ood_caught_only_by``: OOD
         samples flagged by one and not by the other. ``ood_missed_by_both``: OOD samples flagged by neither.
 
-    >>> from pnml.bench.figures._runs import Scores
+    >>> from pnml.bench.figures._comparison import Scores
     >>> alone = Scores(np.array([1.0, 2.0, 3.0, 9.0]), np.array([0.5, 8.0, 7.0]))
     >>> plus_pnml = Scores(np.array([0.1, 0.2, 0.1, 0.2]), np.array([0.9, 0.8, 0.1]))
     >>> counts = count(alone, plus_pnml)
     >>> counts["ind_refused"], counts["ood_caught_only_by"]
     ({'alone': 1, 'plus_pnml': 0}, {'alone': 1, 'plus_pnml': 1})
     """
-    threshold, threshold_pnml = tnr_curve(*alone).best_threshold(), tnr_curve(*plus_pnml).best_threshold()
+    best = {"alone": tnr_curve(*alone).best_threshold(), "plus_pnml": tnr_curve(*plus_pnml).best_threshold()}
+    threshold, threshold_pnml = (thresholds or best).values()
     ind = alone.ind > threshold, plus_pnml.ind > threshold_pnml
     ood = alone.ood > threshold, plus_pnml.ood > threshold_pnml
     return {
@@ -71,9 +77,9 @@ def describe(counts: dict[str, Any]) -> list[str]:
 def draw(comparison: Comparison) -> Figure:
     """Draw 2-D histograms of the regret of Gram+pNML against the Gram score, for IND and for OOD samples.
 
-    Both axes and the colours are logarithmic; the lines are the thresholds of :func:`count`.
+    Both axes and the colours are logarithmic; the lines are the thresholds of :func:`count`, thin those of the paper.
 
-    >>> from pnml.bench.figures._runs import Comparison, Scores
+    >>> from pnml.bench.figures._comparison import Comparison, Scores
     >>> scores = Scores(np.array([1.0, 2.0]), np.array([3.0, 4.0]))
     >>> [axes.get_title() for axes in draw(Comparison("resnet-34", "svhn", "uniform", "gram", scores, scores)).axes[:2]]
     ['(a) IND: SVHN', '(b) OOD: Uniform']
@@ -91,6 +97,9 @@ def draw(comparison: Comparison) -> Figure:
     for axes, title, grid, *scores in zip(panels, titles, grids, comparison.alone, comparison.plus_pnml, strict=True):
         mesh = axes.pcolormesh(*edges, np.ma.masked_equal(grid.T, 0), norm=norm, cmap="viridis_r")
         _draw_thresholds(axes, thresholds, *scores)
+        if is_of_the_paper(comparison):
+            axes.axvline(PAPER_THRESHOLDS["alone"], color=_GREY, linewidth=0.8, label="thresholds of the paper")
+            axes.axhline(PAPER_THRESHOLDS["plus_pnml"], color=_GREY, linewidth=0.8)
         axes.set(xscale="log", yscale="log", xlabel="Gram score")
         axes.set_title(title, fontsize=10)
     margin = (edges[1][-1] / edges[1][0]) ** 0.16  # for the texts in the corners
@@ -99,8 +108,13 @@ def draw(comparison: Comparison) -> Figure:
     panels[0].set_ylabel(r"regret of Gram+pNML, $\Gamma$ (nats)")
     figure.colorbar(mesh, ax=panels, label="samples")
     handles, names = panels[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=2, frameon=False)
+    figure.legend(handles, names, loc="outside lower center", ncols=3, frameon=False)
     return figure
+
+
+def is_of_the_paper(comparison: Comparison) -> bool:
+    """Return whether network and in-distribution set are those of the paper's figure."""
+    return (comparison.model, comparison.ind) == ("densenet-bc-100", "cifar100")
 
 
 def _draw_thresholds(axes: Axes, thresholds: dict[str, float], gram: Vector, regret: Vector) -> None:

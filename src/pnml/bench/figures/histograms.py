@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from pnml.bench.figures._runs import Comparison, Scores
+    from pnml.bench.figures._comparison import Comparison, Scores
 
 Vector = np.ndarray[Any, Any]
 
@@ -27,7 +27,7 @@ _IND, _OOD = "#1b6ca8", "#d95f02"
 def binned_percentages(scores: Scores, bins: int = _BINS) -> tuple[Vector, Vector, Vector]:
     """Return bin edges on a log axis, (bins + 1,), and the percentages of IND and of OOD samples per bin, (bins,).
 
-    >>> from pnml.bench.figures._runs import Scores
+    >>> from pnml.bench.figures._comparison import Scores
     >>> edges, ind, ood = binned_percentages(Scores(np.array([1.0, 2.0, 3.0, 4.0]), np.array([50.0, 100.0])), bins=2)
     >>> edges.round(6), ind, ood
     (array([  1.,  10., 100.]), array([100.,   0.]), array([  0., 100.]))
@@ -42,7 +42,7 @@ def draw(comparisons: Sequence[Comparison]) -> Figure:
 
     The line is the threshold that keeps 95% of the in-distribution samples.
 
-    >>> from pnml.bench.figures._runs import Comparison, Scores
+    >>> from pnml.bench.figures._comparison import Comparison, Scores
     >>> scores = Scores(np.array([1.0, 2.0]), np.array([2.0, 3.0]))
     >>> len(draw([Comparison("resnet-34", "svhn", "uniform", "baseline", scores, scores)]).axes)
     2

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from pnml.bench.figures._runs import Comparison
+    from pnml.bench.figures._comparison import Comparison
 
 _STYLES = (("#d95f02", "--"), ("#1b6ca8", "-"))
 
@@ -22,13 +22,13 @@ def draw(comparisons: Sequence[Comparison]) -> Figure:
     """Draw one panel for each OOD set with both curves in percent, and mark the TNR at a TPR of 95%.
 
     >>> import numpy as np
-    >>> from pnml.bench.figures._runs import Comparison, Scores
+    >>> from pnml.bench.figures._comparison import Comparison, Scores
     >>> scores = Scores(np.array([1.0, 2.0]), np.array([2.0, 3.0]))
     >>> (axes,) = draw([Comparison("resnet-34", "svhn", "uniform", "odin", scores, scores)]).axes
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['ODIN: 50.0 at TPR 95%', 'ODIN+pNML: 50.0 at TPR 95%']
     """
-    columns = min(len(comparisons), 3)
+    columns = 2 if len(comparisons) == 4 else min(len(comparisons), 3)
     rows = -(-len(comparisons) // columns)
     figure = new_figure(3.6 * columns, 3.2 * rows)
     panels: Any = figure.subplots(rows, columns, squeeze=False, sharex=True)
