@@ -11,16 +11,16 @@ except ImportError:  # the site's tools are not installed
     Extension = object
 
 _DOCTEST = re.compile(r"^(?P<indent> *)>>> .*(?:\n(?P=indent)[ \t]*\S.*)*", re.MULTILINE)
-_ROLE = re.compile(r":(?:class|func|meth|mod|attr|data|exc):`~?\.?([^`]+)`")
+_ROLE = re.compile(r":(?:class|func|meth|mod|attr|data|exc):`~?\.?(?:(?P<text>[^`<]+?) <[^`>]+>|(?P<name>[^`]+))`")
 
 
 def as_markdown(text: str) -> str:
-    """Return a docstring with its doctests as blocks of code, and roles of Sphinx as plain code.
+    """Return a docstring with its doctests as blocks of code, and roles of Sphinx as plain code or text.
 
-    >>> as_markdown("Return 2, as :func:`two` does.")
-    'Return 2, as `two` does.'
+    >>> as_markdown("Return 2, as :func:`two` and :mod:`another module <pnml.two>` do.")
+    'Return 2, as `two` and another module do.'
     """
-    return _ROLE.sub(r"`\1`", _DOCTEST.sub(_fenced, text))
+    return _ROLE.sub(lambda role: role["text"] or f"`{role['name']}`", _DOCTEST.sub(_fenced, text))
 
 
 def _fenced(match: re.Match[str]) -> str:
