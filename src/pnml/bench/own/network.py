@@ -15,6 +15,7 @@ from pnml.pytorch.layers import LayersNotFoundError
 
 if TYPE_CHECKING:
     from pnml.bench.zoo.network import Tap
+    from pnml.pytorch.batches import Arguments
     from pnml.pytorch.layers import Layer
 
 
@@ -63,7 +64,7 @@ class OwnNetwork(Network):
 
     def forward(self, batch: Any) -> Tensor:
         """Return the model's own logits of what goes into it."""
-        args, kwargs = inputs_of(batch, self.model)
+        args, kwargs = self._arguments(batch)
         return logits_of(self.model(*args, **kwargs))
 
     def embed(self, x: Tensor, tap: Tap) -> Tensor:
@@ -77,7 +78,7 @@ class OwnNetwork(Network):
         Raises:
             ValueError: the model fails on it, or its answer is not the logits of classes.
         """
-        args, kwargs = inputs_of(batch, self.model)
+        args, kwargs = self._arguments(batch)
         try:
             with torch.no_grad():
                 found = self._guarded.run(args, kwargs)
@@ -95,6 +96,10 @@ class OwnNetwork(Network):
                 f"the network has answers of shape {found.places}: expected one for each of the {self._what}"
             )
         return found
+
+    def _arguments(self, batch: Any) -> Arguments:
+        """Return the arguments of the model; a tuple has no labels in it, so that all of it are inputs."""
+        return inputs_of(batch, self.model, (lambda inputs: inputs) if isinstance(batch, tuple) else None)
 
 
 def linear_layer(weight: Tensor, bias: Tensor | None) -> nn.Linear:
