@@ -42,9 +42,15 @@ def _commands(group: Any, before: str = "pnml") -> Iterator[tuple[str, Any]]:
 
 
 def _describe(name: str, command: Any) -> list[str]:
-    records = list(_records(command, common=False))
-    words = [name, *(record[0] for record in records if not record[0].startswith("-")), "[OPTIONS]"]
-    return [f"```text\n{' '.join(words)}\n```", _prose(command.help), _table(records)]
+    arguments = [_written(one) for one in command.params if one.param_type_name == "argument"]
+    usage = " ".join([name, *arguments, "[OPTIONS]"])
+    return [f"```text\n{usage}\n```", _prose(command.help), _table(_records(command, common=False))]
+
+
+def _written(argument: Any) -> str:
+    """Return an argument as one writes it in a command: DETECTOR, SCORES..., [FOLDER]."""
+    name = argument.name.upper() + ("..." if argument.nargs != 1 else "")
+    return name if argument.required else f"[{name}]"
 
 
 def _prose(text: str) -> str:
@@ -63,11 +69,13 @@ def _records(command: Any, *, common: bool) -> Iterator[tuple[str, str, str]]:
         if record is None or (parameter.opts[0] in COMMON) != common:
             continue
         written, meaning = record
+        if parameter.param_type_name == "argument":
+            written = _written(parameter)
         notes = _NOTES.search(meaning)
         yield written, _NOTES.sub("", meaning), notes["notes"] if notes else ""
 
 
-def _table(records: Iterator[tuple[str, str, str]] | list[tuple[str, str, str]]) -> str:
+def _table(records: Iterator[tuple[str, str, str]]) -> str:
     rows = [f"| `{_cell(written)}` | {_cell(meaning)} | {_cell(notes)} |" for written, meaning, notes in records]
     return "\n".join(["| option | meaning | |", "|---|---|---|", *rows]) if rows else ""
 
