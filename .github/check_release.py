@@ -21,12 +21,14 @@ def release_notes(tag: str, repository: str, root: Path = ROOT) -> str:
         repository: owner and name, such as owner/pnml.
         root: the folder of the project.
     """
-    texts = {name: (root / name).read_text(encoding="utf-8") for name in ("CHANGELOG.md", "CITATION.cff", "README.md")}
+    texts = {name: (root / name).read_text(encoding="utf-8") for name in ("CHANGELOG.md", "CITATION.cff")}
     version = _found(r'^__version__ = "(.+)"$', (root / "src/pnml/_version.py").read_text(encoding="utf-8"))
     if tag != f"v{version}":
-        raise ValueError(f"the tag is {tag}, and src/pnml/_version.py has {version}: tag v{version}, or change the file")
+        raise ValueError(
+            f"the tag is {tag}, and src/pnml/_version.py has {version}: tag v{version}, or change the file"
+        )
     if _found(r"^version: (.+)$", texts["CITATION.cff"]) != version:
-        raise ValueError(f"CITATION.cff has another version than {version}: change it")
+        raise ValueError(f"CITATION.cff has another version than src/pnml/_version.py, {version}: change it")
     dated = re.search(
         rf"^## \[{re.escape(version)}\], (\d{{4}}-\d\d-\d\d)$(.*?)(?=^## |\Z)",
         texts["CHANGELOG.md"],
@@ -39,8 +41,9 @@ def release_notes(tag: str, repository: str, root: Path = ROOT) -> str:
     address = f"https://github.com/{repository}"
     if address not in (root / "pyproject.toml").read_text(encoding="utf-8"):
         raise ValueError(f"pyproject.toml does not name {address}: add Source, Issues and Changelog to [project.urls]")
-    if "No release is on PyPI yet" in texts["README.md"]:
-        raise ValueError("README.md says that no release is on PyPI yet: write pip install 'pnml[torch,sklearn]'")
+    for page in ("README.md", "docs/start.md"):
+        if "No release is on PyPI yet" in (root / page).read_text(encoding="utf-8"):
+            raise ValueError(f"{page} says that no release is on PyPI yet: write pip install 'pnml[torch,sklearn]'")
     return dated[2].strip() + "\n"
 
 

@@ -13,7 +13,10 @@ import typer
 from pnml.cli import app
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 OTHER_PROGRAMS = {"cat", "cd", "export", "git", "head", "torchrun"}
 
 _SHELL = re.compile(r"^```(?:bash|sh)\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
@@ -42,7 +45,7 @@ def check_command(words: list[str]) -> None:
             raise ValueError(f"expected targets of the Makefile ({', '.join(targets)}), got {unknown}")
     elif program == "pip":
         declared = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-        for extra in re.findall(r"pnml\[(.*?)\]", " ".join(rest)):
+        for extra in re.findall(r"(?:pnml|\.)\[(.*?)\]", " ".join(rest)):
             if unknown := {name for name in extra.split(",") if f"\n{name} = [" not in declared}:
                 raise ValueError(f"expected extras of pyproject.toml, got {unknown}")
     elif program not in OTHER_PROGRAMS:
@@ -87,6 +90,7 @@ def test_linked_and_named_files_exist(page: Path) -> None:
         "pnml --no-such-option",
         "make tests",
         "pip install 'pnml[torch,nothing]'",
+        "pip install '.[nothing]'",
         "conda install pnml",
     ],
 )
