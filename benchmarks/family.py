@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pnml import Detector
 from pnml.backend.files import atomic_path
 from pnml.bench.environment import environment, git_state
 from pnml.bench.methods import ALL_METHODS, GROUPS, MethodFailedError, Outputs, View
@@ -106,7 +105,6 @@ def measure(task: Task) -> dict[str, Any]:
     network = Head(task.head).eval()
     train, test = (Stored(network, part, task.layers) for part in (task.train, task.test))
     oods = {name: Stored(network, part, task.layers) for name, part in task.oods.items()}
-    paper = Detector(task.head.weight.detach(), task.head.bias.detach(), embedding_scale="paper")
     right = test.logits.argmax(dim=1).numpy() == task.test.labels
     found: dict[str, Any] = {
         "rows": {"train": len(train), "test": len(test), **{name: len(view) for name, view in oods.items()}},
@@ -117,10 +115,9 @@ def measure(task: Task) -> dict[str, Any]:
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        paper.fit(task.train.embeddings)
         for name in METHODS:
             try:
-                method = ALL_METHODS[name]().fit(train, paper)
+                method = ALL_METHODS[name]().fit(train)
                 inside = method.score(test)
                 metrics = {ood: evaluate(inside, method.score(view)) for ood, view in oods.items()}
             except MethodFailedError as error:

@@ -327,7 +327,7 @@ def measure(path: Path) -> dict[str, Any]:
             method = ALL_METHODS[name]()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                method.fit(train, detector)
+                method.fit(train)
                 inside = method.score(test)
                 found["auroc"][name] = {ood: auroc(inside, method.score(view)) for ood, view in oods.items()}
         except MethodFailedError as error:  # noqa: PERF203

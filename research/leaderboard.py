@@ -16,7 +16,6 @@ import torch
 from safetensors import safe_open
 from torch import Tensor, nn
 
-from pnml import Detector
 from pnml.bench.environment import environment
 from pnml.bench.memory import watched_memory
 from pnml.bench.methods import ALL_METHODS, GROUPS, MethodFailedError, Outputs, View
@@ -57,13 +56,12 @@ def measure(path: Path, study: str, store: ResultStore, run: Run) -> None:
     network = Head(held["weight"], held["bias"]).eval()
     train, test = (Stored(network, held[name], held[f"{name}_labels"]) for name in ("train", "test"))
     oods = {name.removeprefix("ood/"): Stored(network, rows) for name, rows in held.items() if name.startswith("ood/")}
-    paper = Detector(held["weight"], held["bias"], embedding_scale="paper").fit(held["train"])
     for name in GROUPS["peers"]:
         try:  # a peer that fails has no result
             method = ALL_METHODS[name]()
             with watched_memory(CPU) as fitting:
                 began = perf_counter()
-                method.fit(train, paper)
+                method.fit(train)
                 fit_seconds = perf_counter() - began
             inside = method.score(test)
             for ood, view in oods.items():

@@ -22,7 +22,7 @@ def test_cifar10_against_noise_and_svhn() -> None:
     network = zoo.load("densenet-bc-100_cifar10")
     train = View(network, load("cifar10", split="train", limit=300))
     detector = Detector(network.head.weight.detach(), network.head.bias.detach()).fit(train.embeddings)
-    method = Baseline().fit(train, detector)
+    method = Baseline().fit(train).combine(detector)
     ind, uniform, svhn = (View(network, load(name, limit=50)) for name in ("cifar10", "uniform", "svhn"))
     right = ind.logits.argmax(dim=1).numpy() == ind.images.labels
     assert right.mean() > 0.85  # 95.2 % on the whole set

@@ -117,11 +117,11 @@ class ModelUnderTest:
             made = Odin(oracle=True) if variant.oracle else self.options.methods[name]()
             watched = watched_memory(self.device_of(made))
             with watched as self.memory[name], self.clock.lap() as seconds, self.clock("method_fit"):
-                made.fit(self.train, self.detector)
+                made.fit(self.train)
             self._methods[key] = made, seconds
         method, seconds = self._methods[key]
         if method.composes:
-            method.detector = self.published_detector if variant.published else self.detector
+            method.combine(self.published_detector if variant.published else self.detector)
         return method, seconds
 
     @cached_property

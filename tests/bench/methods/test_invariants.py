@@ -27,7 +27,7 @@ N = 40
 @pytest.fixture(scope="module", params=FACTORIES)
 def method(request: pytest.FixtureRequest, network: Network, train: View, detector: Detector) -> Method:
     """Return every method, fitted and in its first trial."""
-    fitted = FACTORIES[request.param]().fit(train, detector)
+    fitted = FACTORIES[request.param]().fit(train).combine(detector)
     ind, ood = View(network, image_set(blobs(N, seed=1)[0])), View(network, image_set(noise(N)))
     rows = next(iter(fitted.trials(ind, ood)))
     assert len(torch.arange(N)[rows]) >= 0.9 * N
@@ -80,7 +80,7 @@ def test_fit_and_score_do_not_change_the_network(
 ) -> None:
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     needs_grad = [parameter.requires_grad for parameter in network.parameters()]
-    other = type(method)().fit(train, detector)
+    other = type(method)().fit(train).combine(detector)
     view = View(network, image_set(images))
     for _ in other.trials(view, view):
         other.score(view)

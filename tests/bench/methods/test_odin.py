@@ -51,7 +51,7 @@ def test_epsilon_grid_is_that_of_the_paper() -> None:
 def test_scores_are_those_of_images_perturbed_by_epsilon(
     network: Network, train: View, detector: Detector, images: np.ndarray
 ) -> None:
-    method = Odin().fit(train, detector)
+    method = Odin().fit(train).combine(detector)
     ((expected, embeddings),) = naive(network, images, (method.epsilon,))
     view = View(network, image_set(images), batch_size=5)
     np.testing.assert_allclose(method.score(view).numpy(), expected, rtol=1e-5)
@@ -61,7 +61,7 @@ def test_scores_are_those_of_images_perturbed_by_epsilon(
 
 def test_epsilon_minimises_the_mean_score_of_training_images(network: Network, train: View, detector: Detector) -> None:
     some = View(network, image_set(np.asarray(train.images.images)[:24]))
-    method = Odin().fit(some, detector)
+    method = Odin().fit(some).combine(detector)
     means = [scores.mean() for scores, _ in naive(network, np.asarray(some.images.images), GRID)]
     assert method.epsilon == GRID[int(np.argmin(means))] == method.epsilon_with_pnml
     assert method.settings == {"epsilon": method.epsilon, "epsilon_with_pnml": method.epsilon, "oracle": False}
@@ -80,14 +80,14 @@ def test_epsilon_is_selected_on_a_seeded_sample(
     original = odin_module.perturbed_outputs
     monkeypatch.setattr(odin_module, "perturbed_outputs", recording)
     for seed in (0, 0, 1):
-        Odin(seed=seed).fit(train, detector)
+        Odin(seed=seed).fit(train).combine(detector)
     assert [n for n, _ in samples] == [4, 4, 4]
     assert samples[0] == samples[1] != samples[2]
 
 
 def test_oracle_selects_epsilon_by_auroc_on_the_ood_set(network: Network, train: View, detector: Detector) -> None:
     ind, ood = blobs(20, seed=6)[0], blobs(20, seed=7)[0] // 2
-    method = Odin(oracle=True).fit(train, detector)
+    method = Odin(oracle=True).fit(train).combine(detector)
     rows = list(method.trials(View(network, image_set(ind)), View(network, image_set(ood))))
     assert rows == [slice(None)]
     labels = [0] * 20 + [1] * 20

@@ -14,7 +14,6 @@ from scipy.stats import multivariate_normal
 from sklearn.metrics import roc_auc_score
 
 from oracles import by_pseudo_inverse
-from pnml import Detector
 from pnml.bench.data import ImageSet
 from pnml.bench.methods import (
     ALL_METHODS,
@@ -54,8 +53,8 @@ def labelled(network: Network) -> View:
 
 
 @pytest.fixture(scope="module", params=[*PEERS, *REGRETS, *LAYER_PEERS])
-def method(request: pytest.FixtureRequest, labelled: View, detector: Detector) -> Method:
-    return ALL_METHODS[request.param]().fit(labelled, detector)
+def method(request: pytest.FixtureRequest, labelled: View) -> Method:
+    return ALL_METHODS[request.param]().fit(labelled)
 
 
 @pytest.fixture
@@ -227,8 +226,7 @@ def rounding(train: View) -> float:
 @pytest.mark.parametrize("name", [*PEERS, "pnml-paper"])
 def test_scores_equal_those_of_an_explicit_computation(name: str, conditioned: tuple[View, View]) -> None:
     train, view = conditioned
-    head = train.network.head
-    method = ALL_METHODS[name]().fit(train, Detector(head.weight.detach(), head.bias.detach()))
+    method = ALL_METHODS[name]().fit(train)
     formula: Callable[[Array, Array], Array] = getattr(Oracle(train), name.replace("-", "_"))
     expected = formula(*arrays(view))
     atol = rounding(train) * np.abs(expected).max()
@@ -250,12 +248,10 @@ def test_scores_do_not_depend_on_how_many_rows_are_scored_at_once(
     torch.testing.assert_close(parts, whole, rtol=1e-3, atol=1e-4)
 
 
-def test_fit_and_score_do_not_change_the_network(
-    method: Method, labelled: View, detector: Detector, images: Array
-) -> None:
+def test_fit_and_score_do_not_change_the_network(method: Method, labelled: View, images: Array) -> None:
     network = labelled.network
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
-    type(method)().fit(labelled, detector).score(View(network, image_set(images)))
+    type(method)().fit(labelled).score(View(network, image_set(images)))
     assert not any(module.training for module in network.modules())
     assert all(torch.equal(before[name], tensor) for name, tensor in network.state_dict().items())
     assert all(parameter.requires_grad and parameter.grad is None for parameter in network.parameters())
@@ -275,7 +271,7 @@ def test_scores_are_larger_for_embeddings_of_no_class(conditioned: tuple[View, V
     width = train.network.head.in_features
     near = 6 * np.eye(CLASSES, width)[np.arange(60) % CLASSES] + np.abs(rng.normal(size=(60, width)))
     far = np.abs(rng.normal(size=(60, width)))
-    method = PEERS["dice"]().fit(train, Detector(train.network.head.weight.detach(), train.network.head.bias.detach()))
+    method = PEERS["dice"]().fit(train)
     scores = [method.score(view_of(rows, None, train.network)).numpy() for rows in (near, far)]
     assert roc_auc_score([0] * 60 + [1] * 60, np.concatenate(scores)) > 0.9
 
@@ -285,9 +281,9 @@ def test_score_with_pnml_raises_for_peers(method: Method, labelled: View) -> Non
         method.score_with_pnml(labelled)
 
 
-def test_settings_record_the_defaults_of_the_package(labelled: View, detector: Detector) -> None:
+def test_settings_record_the_defaults_of_the_package(labelled: View) -> None:
     width = labelled.network.head.in_features
-    stated = {name: peer().fit(labelled, detector).settings for name, peer in PEERS.items()}
+    stated = {name: peer().fit(labelled).settings for name, peer in PEERS.items()}
     assert all(settings.pop("class").startswith("pytorch-ood 0.") for settings in stated.values())
     assert {name: settings for name, settings in stated.items() if settings} == {
         "vim": {"d": width // 2},
@@ -340,7 +336,7 @@ def test_fit_raises_with_the_reason_when_a_peer_cannot_be_fitted(
     network = create("resnet-20", 10).eval()
     train = view_of(np.random.default_rng(0).random((n, 64)), labels, network)
     with pytest.raises(MethodFailedError, match=reason):
-        PEERS[name]().fit(train, Detector(network.head.weight, network.head.bias))
+        PEERS[name]().fit(train)
 
 
 def test_score_raises_when_a_peer_returns_nan() -> None:
@@ -348,7 +344,7 @@ def test_score_raises_when_a_peer_returns_nan() -> None:
     with torch.no_grad():
         network.head.bias.zero_()
     view = view_of(np.zeros((60, 64)), np.arange(60) % 10, network)
-    vim = PEERS["vim"]().fit(view, Detector(network.head.weight, network.head.bias))
+    vim = PEERS["vim"]().fit(view)
     with pytest.raises(MethodFailedError, match="vim returned NaN for 60 of 60 scores"):
         vim.score(view)
 

@@ -12,7 +12,6 @@ from pnml.bench.methods import PublishedDetector
 from pnml.bench.methods.published import PublishedLeverage, PublishedRegret
 
 if TYPE_CHECKING:
-    from pnml import Detector
     from pnml.bench.methods import View
 
 
@@ -46,8 +45,8 @@ def test_regret_is_that_of_the_theorem_at_norm_1() -> None:
     np.testing.assert_allclose(PublishedDetector(weight, bias, train).score(x).numpy(), expected, rtol=1e-3)
 
 
-def test_method_scores_as_its_detector_does(train: View, detector: Detector) -> None:
-    method = PublishedRegret().fit(train, detector)
+def test_method_scores_as_its_detector_does(train: View) -> None:
+    method = PublishedRegret().fit(train)
     head = train.network.head
     expected = PublishedDetector(head.weight.detach(), head.bias.detach(), train.embeddings).score(train.embeddings)
     assert torch.equal(method.score(train), expected)

@@ -55,10 +55,8 @@ def test_view_features_are_channel_means_and_standard_deviations(network: Networ
         np.testing.assert_allclose(features.numpy(), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_pnml_is_the_regret_of_embeddings_and_earlier_layers(
-    network: Network, train: View, view: View, detector: Detector
-) -> None:
-    method = REGRETS["pnml"]().fit(train, detector)
+def test_pnml_is_the_regret_of_embeddings_and_earlier_layers(network: Network, train: View, view: View) -> None:
+    method = REGRETS["pnml"]().fit(train)
     names = method.settings["layers"]
     whole = Detector(network.head.weight.detach(), network.head.bias.detach())
     whole.fit(train.embeddings.numpy(), features=recorded(network, train, names))
@@ -68,27 +66,25 @@ def test_pnml_is_the_regret_of_embeddings_and_earlier_layers(
 
 
 @pytest.mark.parametrize(("name", "layers"), [("pnml", "auto"), ("pnml-last", "last")])
-def test_regrets_are_those_of_a_guard(train: View, view: View, detector: Detector, name: str, layers: str) -> None:
+def test_regrets_are_those_of_a_guard(train: View, view: View, name: str, layers: str) -> None:
     guard = pnml.guard(train.network, layers=layers).fit(train.inputs("guard"), progress=False)
     expected = torch.cat([guard(x).regret for x in view.inputs("guard")])
-    method = REGRETS[name]().fit(train, detector)
+    method = REGRETS[name]().fit(train)
     assert tuple(method.settings.get("layers", ())) == guard.layers
     torch.testing.assert_close(method.score(view), expected, rtol=1e-2, atol=1e-7, check_dtype=False)
 
 
-def test_pnml_last_is_the_regret_of_embeddings_alone(
-    network: Network, train: View, view: View, detector: Detector
-) -> None:
-    method = REGRETS["pnml-last"]().fit(train, detector)
+def test_pnml_last_is_the_regret_of_embeddings_alone(network: Network, train: View, view: View) -> None:
+    method = REGRETS["pnml-last"]().fit(train)
     alone = Detector(network.head.weight.detach(), network.head.bias.detach()).fit(train.embeddings.numpy())
     np.testing.assert_allclose(method.score(view).numpy(), alone.score(view.embeddings.numpy()), rtol=1e-6)
-    deep = REGRETS["pnml"]().fit(train, detector).score(view)
+    deep = REGRETS["pnml"]().fit(train).score(view)
     assert bool((deep >= method.score(view) * (1 - 1e-6)).all())  # an earlier layer only adds leverage
     assert bool((deep > method.score(view)).any())
 
 
-def test_settings_record_layers_level_length_label_noise_and_ridges(train: View, detector: Detector) -> None:
-    stated = {name: regret().fit(train, detector).settings for name, regret in REGRETS.items()}
+def test_settings_record_layers_level_length_label_noise_and_ridges(train: View) -> None:
+    stated = {name: regret().fit(train).settings for name, regret in REGRETS.items()}
     weight, bias = (tensor.detach().numpy() for tensor in train.network.head.parameters())
     length, _ = balanced_head(train.embeddings.numpy(), weight, bias)
     auto = {"embedding_scale": "auto", "embedding_length": pytest.approx(length, rel=1e-5), "label_noise": NOISE}

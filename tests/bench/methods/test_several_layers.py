@@ -15,7 +15,6 @@ from pnml.bench.methods import LAYER_PEERS, MethodFailedError, View
 from .synthetic import CLASSES, blobs, image_set, noise
 
 if TYPE_CHECKING:
-    from pnml import Detector
     from pnml.bench.zoo import Network
 
 Array = np.ndarray
@@ -38,26 +37,22 @@ def unit_layers(view: View, train: View) -> list[Array]:
     return [x / np.linalg.norm(x, axis=1, keepdims=True) for x in rows]
 
 
-def test_knn_is_the_distance_to_the_50th_nearest_training_image(labelled: View, view: View, detector: Detector) -> None:
-    method = LAYER_PEERS["knn-layers"]().fit(labelled, detector)
+def test_knn_is_the_distance_to_the_50th_nearest_training_image(labelled: View, view: View) -> None:
+    method = LAYER_PEERS["knn-layers"]().fit(labelled)
     distances = cdist(*(np.concatenate(unit_layers(one, labelled), axis=1) for one in (view, labelled)))
     np.testing.assert_allclose(method.score(view).numpy(), np.sort(distances, axis=1)[:, 49], rtol=1e-4)
     assert method.settings == {"k": 50, "layers": [str(layer) for layer in labelled.layers]}
 
 
-def test_knn_in_parts_gives_the_same_distances(
-    labelled: View, view: View, detector: Detector, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    method = LAYER_PEERS["knn-layers"]().fit(labelled, detector)
+def test_knn_in_parts_gives_the_same_distances(labelled: View, view: View, monkeypatch: pytest.MonkeyPatch) -> None:
+    method = LAYER_PEERS["knn-layers"]().fit(labelled)
     whole = method.score(view)
     monkeypatch.setattr("pnml.bench.methods.several_layers._DISTANCES", 5 * len(labelled))
     np.testing.assert_allclose(method.score(view).numpy(), whole.numpy(), rtol=1e-4)
 
 
-def test_mahalanobis_is_the_sum_over_layers_of_distances_to_the_nearest_class_mean(
-    labelled: View, view: View, detector: Detector
-) -> None:
-    method = LAYER_PEERS["mahalanobis-layers"]().fit(labelled, detector)
+def test_mahalanobis_is_the_sum_over_layers_of_distances_to_the_nearest_class_mean(labelled: View, view: View) -> None:
+    method = LAYER_PEERS["mahalanobis-layers"]().fit(labelled)
     expected = np.zeros(len(view))
     for train, rows in zip(unit_layers(labelled, labelled), unit_layers(view, labelled), strict=True):
         means = np.stack([train[label == LABELS].mean(axis=0) for label in range(CLASSES)])
@@ -68,23 +63,21 @@ def test_mahalanobis_is_the_sum_over_layers_of_distances_to_the_nearest_class_me
     np.testing.assert_allclose(method.score(view).numpy(), expected, rtol=1e-3)
 
 
-def test_mahalanobis_leaves_out_directions_in_which_training_images_do_not_vary(
-    network: Network, view: View, detector: Detector
-) -> None:
+def test_mahalanobis_leaves_out_directions_in_which_training_images_do_not_vary(network: Network, view: View) -> None:
     silent = deepcopy(network)
     silent.conv1.weight.data[:4] = 0  # type: ignore[union-attr, operator]
     labelled = View(silent, ImageSet("synthetic", TRAIN, LABELS.astype(np.int64), "train", ""))
-    scores = LAYER_PEERS["mahalanobis-layers"]().fit(labelled, detector).score(View(silent, view.images))
+    scores = LAYER_PEERS["mahalanobis-layers"]().fit(labelled).score(View(silent, view.images))
     assert bool(scores.isfinite().all())
     assert float(scores[9:].min()) > float(scores[:9].max())
 
 
-def test_fit_raises_with_the_reason(network: Network, labelled: View, detector: Detector) -> None:
+def test_fit_raises_with_the_reason(network: Network, labelled: View) -> None:
     unlabelled = View(network, image_set(blobs(60, seed=0)[0], "train"))
     with pytest.raises(MethodFailedError, match="mahalanobis-layers needs labels, but ImageSet"):
-        LAYER_PEERS["mahalanobis-layers"]().fit(unlabelled, detector)
+        LAYER_PEERS["mahalanobis-layers"]().fit(unlabelled)
     few = View(network, image_set(blobs(49, seed=0)[0], "train"))
     with pytest.raises(MethodFailedError, match="knn-layers needs at least 50 training images, got 49"):
-        LAYER_PEERS["knn-layers"]().fit(few, detector)
+        LAYER_PEERS["knn-layers"]().fit(few)
     with pytest.raises(ValueError, match="knn-layers has no combination with pNML"):
-        LAYER_PEERS["knn-layers"]().fit(labelled, detector).score_with_pnml(labelled)
+        LAYER_PEERS["knn-layers"]().fit(labelled).score_with_pnml(labelled)

@@ -91,7 +91,7 @@ def test_baseline_and_energy_scores_match_their_formulas(
     network: Network, train: View, detector: Detector, view: View
 ) -> None:
     logits = view.logits.double().numpy()
-    baseline, energy = Baseline().fit(train, detector), Energy().fit(train, detector)
+    baseline, energy = Baseline().fit(train).combine(detector), Energy().fit(train).combine(detector)
     np.testing.assert_allclose(baseline.score(view).numpy(), 1 - softmax(logits, axis=1).max(axis=1), atol=1e-12)
     np.testing.assert_allclose(energy.score(view).numpy(), -logsumexp(logits, axis=1), rtol=1e-12)
     expected = naive_regret(view.embeddings.numpy(), train.embeddings.numpy(), network, np.ones(len(view)))
@@ -102,7 +102,7 @@ def test_baseline_and_energy_scores_match_their_formulas(
 def test_gram_method_normalises_by_the_held_out_tenth(
     network: Network, train: View, detector: Detector, view: View
 ) -> None:
-    method = GramMethod().fit(train, detector)
+    method = GramMethod().fit(train).combine(detector)
     with pytest.raises(ValueError, match="trials"):
         method.score(view)
     ind = View(network, image_set(blobs(30, seed=9)[0]))

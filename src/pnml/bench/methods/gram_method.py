@@ -29,9 +29,9 @@ class GramMethod(Method):
 
     name = "gram"
 
-    def fit(self, train: View, detector: Detector) -> GramMethod:
+    def fit(self, train: View) -> GramMethod:
         """Fit the ranges of the Gram features of the training set."""
-        super().fit(train, detector)
+        super().fit(train)
         self.gram = Gram(compiled=train.device.type == "cuda").fit(train.network, train.inputs("Gram"))
         self._held_out: Tensor | None = None
         return self

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from pnml.bench.methods.view import View
-    from pnml.core.detector import Detector
 
 
 class Nac(Peer):
@@ -26,9 +25,9 @@ class Nac(Peer):
 
     name, class_name, needs_gradients, needs_features = "nac", "NACUE", True, True
 
-    def fit(self, train: View, detector: Detector) -> Nac:
+    def fit(self, train: View) -> Nac:
         """Count the activations of every neuron on the training set."""
-        Method.fit(self, train, detector)
+        Method.fit(self, train)
         self._layers = train.layers
         modules = [train.network.get_submodule(layer.name) for layer in train.layers]
 

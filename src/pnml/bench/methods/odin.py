@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from pnml.bench.methods.protocol import Rows
     from pnml.bench.zoo import Network
-    from pnml.core.detector import Detector
 
 TEMPERATURE = 1000.0
 EPSILONS = (0.0, 0.0005, 0.001, 0.0014, 0.002, 0.0024, 0.005, 0.01, 0.05, 0.1)
@@ -51,9 +50,9 @@ class Odin(Method):
         self._candidates: tuple[float, ...] = EPSILONS
         self.epsilon = self.epsilon_with_pnml = EPSILONS[0]
 
-    def fit(self, train: View, detector: Detector) -> Odin:
+    def fit(self, train: View) -> Odin:
         """Select ε on training images, unless the oracle does."""
-        super().fit(train, detector)
+        super().fit(train)
         self._candidates = EPSILONS
         if not self.oracle:
             outputs = self._perturbed(_sample(train, self.seed))

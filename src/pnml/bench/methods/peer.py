@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from pnml.bench.methods.view import View
     from pnml.bench.zoo import Network
-    from pnml.core.detector import Detector
 
 _MODEL_ARGUMENT = {"features": "encoder", "logits": "model", "feature_maps": "backbone"}
 _FAILURES = (RuntimeError, ValueError, AssertionError, LookupError, AttributeError, TypeError)
@@ -60,9 +59,9 @@ class Peer(Method):
         head = {"head": lambda x: network.head(x.flatten(1))} if self.needs_head else {}
         return {_MODEL_ARGUMENT[self.input_kind]: None, **head}
 
-    def fit(self, train: View, detector: Detector) -> Peer:
+    def fit(self, train: View) -> Peer:
         """Fit the peer on the training set."""
-        super().fit(train, detector)
+        super().fit(train)
         labels = train.images.labels
         if labels is None:
             raise MethodFailedError(f"{self.name} needs labels, but {train.images!r} has none")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from torch import Tensor
+    from typing_extensions import Self
 
     from pnml.bench.methods.published import PublishedDetector
     from pnml.bench.methods.view import View
@@ -35,6 +36,7 @@ class Method(ABC):
         is_regret: whether the score is a pNML regret itself.
         runs_on: the device the method computes on if it is not the network's.
         needs_features: whether the method reads features of earlier layers.
+        detector: whose regret the method is combined with.
     """
 
     name: ClassVar[str]
@@ -43,15 +45,16 @@ class Method(ABC):
     runs_on: ClassVar[str | None] = None
     needs_features: ClassVar[bool] = False
 
-    def fit(self, train: View, detector: Detector) -> Method:
-        """Fit the method on in-distribution training images.
+    detector: Detector | PublishedDetector
 
-        Args:
-            train: the images the network was trained on.
-            detector: fitted on their embeddings; it computes the regret that the method is combined with.
-        """
+    def fit(self, train: View) -> Method:
+        """Fit the method on the in-distribution images that the network was trained on."""
         del train
-        self.detector: Detector | PublishedDetector = detector
+        return self
+
+    def combine(self, detector: Detector | PublishedDetector) -> Self:
+        """Set the detector, fitted on the same images, whose regret the method is combined with."""
+        self.detector = detector
         return self
 
     @property

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from pnml.bench.methods.view import View
-    from pnml.core.detector import Detector
 
 _RCOND = 1e-15
 
@@ -71,9 +70,8 @@ class PublishedRegret(Method):
     name = "pnml-published"
     composes = False
 
-    def fit(self, train: View, detector: Detector) -> PublishedRegret:
-        """Fit on the training set; ``detector`` is not used."""
-        del detector
+    def fit(self, train: View) -> PublishedRegret:
+        """Fit on the training set."""
         head = train.network.head
         self.published = PublishedDetector(head.weight.detach(), head.bias.detach(), train.embeddings)
         return self

@@ -29,9 +29,8 @@ class Regret(Method):
     layers: tuple[Layer, ...] = ()
     detector: Detector
 
-    def fit(self, train: View, detector: Detector) -> Regret:
-        """Fit a new detector on the training set; ``detector`` is not used."""
-        del detector
+    def fit(self, train: View) -> Regret:
+        """Fit a new detector on the training set."""
         if self.needs_features:
             self.layers = train.layers
         head = train.network.head

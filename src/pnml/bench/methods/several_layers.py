@@ -13,7 +13,6 @@ from pnml.bench.methods.protocol import Method, MethodFailedError
 
 if TYPE_CHECKING:
     from pnml.bench.methods.view import View
-    from pnml.core.detector import Detector
 
 NEIGHBOURS = 50
 _DISTANCES = 1 << 26  # at once: 256 MiB in float32
@@ -25,9 +24,9 @@ class SeveralLayers(Method):
     composes = False
     needs_features = True
 
-    def fit(self, train: View, detector: Detector) -> SeveralLayers:
+    def fit(self, train: View) -> SeveralLayers:
         """Choose the layers as the regret does."""
-        super().fit(train, detector)
+        super().fit(train)
         self.layers = train.layers
         return self
 
@@ -46,9 +45,9 @@ class KnnLayers(SeveralLayers):
 
     name = "knn-layers"
 
-    def fit(self, train: View, detector: Detector) -> KnnLayers:
+    def fit(self, train: View) -> KnnLayers:
         """Keep the training set."""
-        super().fit(train, detector)
+        super().fit(train)
         if len(train) < NEIGHBOURS:
             raise MethodFailedError(f"{self.name} needs at least {NEIGHBOURS} training images, got {len(train):,}")
         self._train = torch.cat(self.unit_layers(train), dim=1)
@@ -75,9 +74,9 @@ class MahalanobisLayers(SeveralLayers):
 
     name = "mahalanobis-layers"
 
-    def fit(self, train: View, detector: Detector) -> MahalanobisLayers:
+    def fit(self, train: View) -> MahalanobisLayers:
         """Compute the means of the classes and the covariance about them in every layer."""
-        super().fit(train, detector)
+        super().fit(train)
         if train.images.labels is None:
             raise MethodFailedError(f"{self.name} needs labels, but {train.images!r} has none")
         _, numbers = np.unique(train.images.labels, return_inverse=True)

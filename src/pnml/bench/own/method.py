@@ -20,7 +20,6 @@ from pnml.io.code import Code, load_code
 
 if TYPE_CHECKING:
     from pnml.bench.methods.view import View
-    from pnml.core.detector import Detector
 
 _TRIED = 64  # training samples whose scores must not depend on how many are scored together
 _SLACK = 1e-3
@@ -36,9 +35,9 @@ class OwnMethod(Method):
     composes = False
     code: ClassVar[Code]
 
-    def fit(self, train: View, detector: Detector) -> OwnMethod:
+    def fit(self, train: View) -> OwnMethod:
         """Fit a new object of the class, and try it on a few training samples."""
-        super().fit(train, detector)
+        super().fit(train)
         self._own = self._call("__init__", self.code.value)
         self._call("fit", self._own.fit, train)
         self._check_alone(train)
