@@ -126,7 +126,12 @@ def _progress_bar() -> Iterator[Callable[[training.Progress], None]]:
     if not Console(stderr=True).is_terminal:
         from pnml.bench.training import log_epochs
 
-        yield log_epochs
+        def log(now: training.Progress) -> None:
+            if now.step == 0 and now.epoch > 1:
+                typer.echo(f"resuming after epoch {now.epoch - 1} of {now.epochs}", err=True)
+            log_epochs(now)
+
+        yield log
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:
