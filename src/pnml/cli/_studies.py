@@ -9,6 +9,7 @@ import typer
 from pnml.bench.store import load_study, study_names
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pnml.bench.results import Result
@@ -21,8 +22,8 @@ def load_chosen(folder: Path, study: str | None) -> list[Result]:
     return results
 
 
-def name_others(folder: Path, study: str | None, chosen: str) -> None:
-    """Name the other studies of a folder on stderr, unless the user chose one."""
-    others = [name for name in study_names(folder) if name != chosen]
+def name_others(folder: Path, study: str | None, chosen: str, base: Callable[[str], str] = str) -> None:
+    """Name the other studies of a folder on stderr, unless the user chose one; ``base`` tells which belong together."""
+    others = [name for name in study_names(folder) if base(name) != chosen]
     if study is None and others:
         typer.echo(f"shown is the study {chosen}; --study chooses another: {', '.join(others)}", err=True)

@@ -19,6 +19,7 @@ from pnml.bench.table_sources import RETRAINED_STUDY, Sources, base_study
 from pnml.bench.tables import TABLE_NAMES, Cell, Numbers, Table, build_tables
 from pnml.cli._app import Facts
 from pnml.cli._network_options import ResultsOption, StudyOption
+from pnml.cli._studies import name_others
 
 _STYLES = {"own": "bold", "retrained": "yellow", "none": "dim italic", "beside": "dim"}
 """How cells are drawn in a terminal, by the network that they were measured on."""
@@ -53,6 +54,7 @@ def tables(
     """
     chosen_study = base_study(load_study(results, study)[0].study)
     sources = Sources(ResultStore(results).load(), chosen_study, "" if retrained == chosen_study else retrained)
+    name_others(results, study, chosen_study, base_study)
     built = build_tables(sources)
     of_paper = {cell.paper.key for one in built for cell in one.cells}
     if not sources.keys & of_paper:

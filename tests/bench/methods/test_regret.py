@@ -96,4 +96,5 @@ def test_settings_record_layers_level_length_label_noise_and_ridges(train: View)
         "pnml": {**auto, "layers": layers, "level": LEVEL, "slope": SLOPE},
         "pnml-last": auto,
         "pnml-paper": {"embedding_scale": "paper", "embedding_length": 1.0, "label_noise": 0.0},
+        "pnml-published": {"arithmetic": "published", "rcond": 1e-15},
     }
