@@ -138,9 +138,8 @@ def _overview(monitor: Monitor) -> str:
         ),
         "Flagged": (
             f"{last.share:.1%}",
-            f"of {last}; {low:.1%} to {high:.1%} with {CONFIDENCE:.0%} confidence",
+            f"of {last}, {low:.1%} to {high:.1%} with {CONFIDENCE:.0%} confidence; {rate:.4g}% expected",
         ),
-        "Expected": (f"{rate:.4g}%", f"of samples like the {monitor.threshold.count:,} calibration samples"),
     }
     rendered = "".join(
         f'<div class="tile"><h3>{name}</h3><p class="big"><span class="value">{value}</span></p>'
