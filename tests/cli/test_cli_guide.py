@@ -30,7 +30,13 @@ def environment(tmp_path: Path) -> dict[str, str]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "at_least"),
-    [("docs/guides/command-line.md", 6), ("docs/guides/images.md", 6), ("docs/guides/own.md", 6), ("README.md", 2)],
+    [
+        ("docs/guides/command-line.md", 6),
+        ("docs/guides/images.md", 6),
+        ("docs/guides/monitoring.md", 4),
+        ("docs/guides/own.md", 6),
+        ("README.md", 2),
+    ],
 )
 def test_snippets_run_as_scripts(page: str, at_least: int, tmp_path: Path, environment: dict[str, str]) -> None:
     folder = tmp_path / "work"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_digits, load_iris
@@ -195,6 +196,21 @@ def test_an_estimator_of_scikit_learn_is_watched() -> None:
     monitor = Monitor(classifier)
     monitor.update(classifier.regret(rows[:40]))
     assert monitor.threshold is classifier.detector_.threshold
+
+
+def test_a_guard_is_watched_by_its_results() -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+    guard = pnml.guard(model).fit([torch.randn(200, 6)])
+    guard.calibrate([torch.randn(200, 6)])
+    monitor = Monitor(guard)
+    result = guard(torch.randn(400, 6))
+    monitor.update(result)
+    assert result.is_ood is not None
+    assert guard.detector is not None
+    assert monitor.layer_names == guard.detector.layer_names != ()
+    (whole,) = monitor.periods
+    assert whole.layer_flagged.sum() == whole.flagged == int(result.is_ood.sum()) > 0
 
 
 def test_evidence_beyond_floats_is_infinite_and_written_as_a_power() -> None:
