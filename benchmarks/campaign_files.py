@@ -15,6 +15,10 @@ from pnml import Detector
 from pnml.bench.results import Result, Run, Scores
 from pnml.bench.saved_scores import SavedScores, save_scores, saved_scores_path
 from pnml.bench.store import ResultStore
+from pnml.engines import local
+from pnml.engines.budget import within_budget
+from pnml.io.embeddings import open_embeddings
+from pnml.io.store import PartStore
 from pnml.metrics import evaluate
 from pnml.report.model import ScoredSet
 
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FEATURES, CLASSES, SIDE = 8, 3, 4
+PARTS = "out.csv.parts"
 VALID = "../valid"
 """The folder of the valid files, seen from that of a case."""
 
@@ -43,12 +48,16 @@ class Target:
         commands: the words of each; a word that begins with "<" is the file that is given on standard input.
         beside: other files or folders that a case needs a copy of.
         blamed: files that an error may name instead, because the two do not fit.
+        whole: the file that out.csv has to equal, whatever was damaged.
+        has_odd_structure: whether it is also written with an odd structure, and not only damaged.
     """
 
     file: str
     commands: tuple[str, ...]
     beside: tuple[str, ...] = ()
     blamed: tuple[str, ...] = ()
+    whole: str = ""
+    has_odd_structure: bool = True
 
 
 _FIT = f"fit --embeddings {{}} --head {VALID}/head.npz --out out.safetensors"
@@ -83,6 +92,12 @@ TARGETS = (
             f"calibrate detector.safetensors --embeddings {VALID}/rows.npy",
             f"report {VALID}/scores.csv --detector detector.safetensors --out out.html",
         ),
+    ),
+    *(
+        Target(
+            f"{PARTS}/{file}", (_SCORE.format(f"{VALID}/rows.npy"),), (PARTS,), (), "scored.csv", file.endswith("json")
+        )
+        for file in ("rows-000000000000-000000000030.npz", "_manifest.json")
     ),
     Target("scores.csv", (_REPORT.format("scores.csv"),)),
     Target("scores.parquet", (_REPORT.format("scores.parquet"),)),
@@ -130,9 +145,20 @@ def make_files(folder: Path) -> None:
     detector = Detector(weight, bias).fit(rng.normal(size=(200, FEATURES)))
     detector.calibrate(rng.normal(size=(60, FEATURES)))
     detector.save(folder / "detector.safetensors")
+    _write_parts(folder, detector)
     _write_scores(folder, ids, rng)
     _write_results(folder / "results", rng)
     _write_pictures(folder, rng)
+
+
+def _write_parts(folder: Path, detector: Detector) -> None:
+    """Write what a run leaves that is killed before its last step, and what it would have written."""
+    samples = within_budget(open_embeddings(folder / "rows.npy"), CLASSES)
+    store, ranges = PartStore(folder / PARTS, "npz"), local.local_ranges(samples)
+    with store.lock():
+        local.begin(store, samples, detector, ranges, by_layer=False, restart=False)
+        local.score_rows(samples, ranges, detector, store)
+    local.score(samples, detector, folder / "scored.csv", progress=False)
 
 
 def _write_scores(folder: Path, ids: list[str], rng: np.random.Generator) -> None:

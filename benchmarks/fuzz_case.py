@@ -34,7 +34,7 @@ class Case:
         command = self.target.commands[int(rng.integers(len(self.target.commands)))]
         self.words, _, self.streamed = (part.strip() for part in command.partition("<"))
         content = (valid / self.target.file).read_bytes()
-        odd = ODD.get(Path(self.target.file).suffix)
+        odd = ODD.get(Path(self.target.file).suffix) if self.target.has_odd_structure else None
         kind = rng.random()
         if unchanged is not None:
             self.mutation, self.content = "nothing", content
@@ -112,6 +112,8 @@ class Case:
             place = header.split(",").index("regret")
             numberless = [line for line in lines if '"' not in line and line.split(",")[place] == "nan"]
             wrong += [f"trusts a regret that is no number: {line}" for line in numberless if "true" not in line]
+        if self.target.whole and table.read_bytes() != (self.valid / self.target.whole).read_bytes():
+            wrong.append("other scores than without damage")
         if self.target.file == "detector.safetensors":
             score = next(one for one in self.target.commands if one.startswith("score"))
             texts = []

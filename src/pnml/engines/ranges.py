@@ -15,14 +15,29 @@ _CHUNKS_OF_IMAGES = 64  # the first batch of a range runs twice, once to check t
 # M² doubles leave a worker for every layer of M features, so 32 times as many bytes enter it: 64 M rows of M float32.
 _ROWS_PER_FEATURE = 64
 
+# As many as keep their share of the memory: ranges are listed, and so are their files. An input that needs more has
+# tens of terabytes, or a header that says so.
+_MOST_RANGES = 250_000
+
 Range = tuple[int, int]
 """The first row, and the row after the last."""
 
 
 def local_ranges(samples: Samples) -> list[Range]:
-    """Return the ranges between the points from which a killed local run can be resumed."""
-    chunks = max(1, min(_CHUNKS, table_rows(samples.reader) // samples.chunk_rows))
-    return split_rows(samples.count, samples.chunk_rows, (), chunks)
+    """Return the ranges between the points from which a killed local run can be resumed.
+
+    They are longer where there would be very many, as long as their scores keep to the budget; raise ``ValueError``
+    where that does not help.
+    """
+    count, chunk_rows = samples.count, samples.chunk_rows
+    wanted = max(_CHUNKS, -(-count // (chunk_rows * _MOST_RANGES)))
+    chunks = max(1, min(wanted, table_rows(samples.reader) // chunk_rows))
+    if count > (most := _MOST_RANGES * chunks * chunk_rows):
+        raise ValueError(
+            f"{samples.path} has {count:,} rows, where at most {most:,} are scored into one table: if it has that "
+            "many, split it and score each part; if not, its header is damaged, and it has to be written again"
+        )
+    return split_rows(count, chunk_rows, (), chunks)
 
 
 def worker_ranges(samples: Samples) -> list[Range]:

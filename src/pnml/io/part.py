@@ -34,8 +34,8 @@ class Part(NamedTuple):
 
     def covers(self, start: int, stop: int) -> bool:
         """Return whether every row from ``start`` to before ``stop`` is scored or was skipped."""
-        rows = len(next(iter(self.columns.values())))
-        return rows + len(self.skipped) == stop - start
+        wanted = stop - start - len(self.skipped)
+        return bool(self.columns) and all(len(column) == wanted for column in self.columns.values())
 
 
 def encode_npz(part: Part) -> bytes:
@@ -54,14 +54,20 @@ def encode_npz(part: Part) -> bytes:
 def decode_npz(file: IO[bytes]) -> Part:
     """Return the part that :func:`encode_npz` wrote."""
 
+    def member(name: str) -> NDArray[Any]:
+        found = arrays[name]
+        if not isinstance(found, np.ndarray):  # but bytes, which do not begin as an array does
+            raise ValueError(f"{name!r} is no array")  # noqa: TRY004 - of the file
+        return found
+
     def column(name: str) -> NDArray[Any]:
         if name in arrays.files:
-            return np.asarray(arrays[name])
-        return split_texts(arrays[_TEXT + name], arrays[f"{_TEXT}{name} lengths"])
+            return member(name)
+        return split_texts(member(_TEXT + name), member(f"{_TEXT}{name} lengths"))
 
     with np.load(file, allow_pickle=False) as arrays:
-        columns = {name: column(name) for name in arrays["order"].tolist()}
-        return Part(columns, column(_SKIPPED).tolist(), str(arrays[_DIGEST]))
+        columns = {name: column(name) for name in member("order").tolist()}
+        return Part(columns, column(_SKIPPED).tolist(), str(member(_DIGEST)))
 
 
 def encode_parquet(part: Part) -> bytes:

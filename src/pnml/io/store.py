@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import re
-import struct
-import zipfile
-import zlib
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
 from pnml._version import __version__
+from pnml.backend.read_errors import naming_file
 from pnml.io.folders import open_folder
 from pnml.io.part import decode_npz, decode_parquet, encode_npz, encode_parquet
 
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _MANIFEST = "_manifest.json"  # readers of parquet folders ignore names that begin with an underscore
 _KIND, _VERSION = "pnml scores", 1
-_DAMAGE = (ValueError, KeyError, TypeError, EOFError, struct.error, zipfile.BadZipFile, zlib.error)
 _PART_NAME = re.compile(r"rows-\d{12,}-\d{12,}\.(npz|parquet)")
 _FORMATS = {"npz": (encode_npz, decode_npz), "parquet": (encode_parquet, decode_parquet)}
 
@@ -115,14 +112,14 @@ class PartStore:
         """Return a part; None when it is absent or, which is logged, damaged."""
         name = self._name(start, stop)
         try:
-            with self._folder.open(name) as file:
+            with naming_file(name), self._folder.open(name) as file:
                 part = self._decode(file)
-            if part.covers(start, stop):
-                return part
+                if part.covers(start, stop):
+                    return part
             error: Exception | str = "it does not hold all its rows"
         except FileNotFoundError:
             return None
-        except _DAMAGE as found:
+        except ValueError as found:
             error = found
         _LOG.warning("%s in %s is damaged (%s): its rows are scored again", name, self.path, error)
         return None
@@ -150,7 +147,7 @@ class PartStore:
         try:
             with self._folder.open(_MANIFEST) as file:
                 found = dict(json.loads(file.read()))
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise ValueError(f"{_MANIFEST} in {self.path} is damaged ({error}): delete that folder") from error
         if found.get("kind") != _KIND:
             raise ValueError(f"{self.path} was not written by pnml score: move it, or write to another path")
@@ -159,5 +156,10 @@ class PartStore:
                 f"{self.path} was written by {found.get('written_by')}, whose parts this version does not read: "
                 "delete that folder, or write to another path"
             )
-        listed = {name for name in found.get("files", ()) if isinstance(name, str) and _PART_NAME.fullmatch(name)}
-        return {"run": None, "work": {}, **found, "files": listed}
+        manifest = {"run": None, "work": {}, "files": [], **found}
+        for key, kind in (("work", dict), ("files", list)):
+            if not isinstance(manifest[key], kind):
+                odd = f"its {key!r} is {str(manifest[key])[:80]}"
+                raise ValueError(f"{_MANIFEST} in {self.path} is damaged ({odd}): delete that folder")  # noqa: TRY004
+        listed = {name for name in manifest["files"] if isinstance(name, str) and _PART_NAME.fullmatch(name)}
+        return {**manifest, "files": listed}
