@@ -48,8 +48,11 @@ def check_command(words: list[str]) -> None:
         for extra in re.findall(r"(?:pnml|\.)\[(.*?)\]", " ".join(rest)):
             if unknown := {name for name in extra.split(",") if f"\n{name} = [" not in declared}:
                 raise ValueError(f"expected extras of pyproject.toml, got {unknown}")
+    elif program == "python":
+        if not (ROOT / rest[0]).is_file():
+            raise ValueError(f"expected a program of the repository, got {rest[0]!r}")
     elif program not in OTHER_PROGRAMS:
-        raise ValueError(f"expected pnml, make, pip or one of {sorted(OTHER_PROGRAMS)}, got {program!r}")
+        raise ValueError(f"expected pnml, make, pip, python or one of {sorted(OTHER_PROGRAMS)}, got {program!r}")
 
 
 def check_pnml(command: Any, words: list[str]) -> None:
@@ -92,6 +95,7 @@ def test_linked_and_named_files_exist(page: Path) -> None:
         "pip install 'pnml[torch,nothing]'",
         "pip install '.[nothing]'",
         "conda install pnml",
+        "python benchmarks/nothing.py",
     ],
 )
 def test_check_command_refuses(line: str) -> None:

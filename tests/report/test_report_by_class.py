@@ -37,6 +37,11 @@ def test_rates_and_intervals_are_those_of_the_decisions() -> None:
         assert row[4] == f"{low:.1%} to {high:.1%}"
 
 
+def test_numbers_of_classes_may_be_any() -> None:
+    table = class_table(np.array([10**15, -1, 10**15]), np.array([True, False, False]), ["ant"])
+    assert [row[:4] for row in table.rows] == [("-1", 0.0, "0", "1"), (str(10**15), 50.0, "1", "2")]
+
+
 def test_of_many_classes_the_most_flagged_are_shown() -> None:
     prediction = np.repeat(np.arange(100), 50)
     is_ood = np.tile(np.arange(50), 100) < np.repeat(np.arange(100) % 51, 50)

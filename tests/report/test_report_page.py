@@ -183,6 +183,12 @@ def test_p_values_are_counted_in_twenty_intervals() -> None:
         assert data["pBins"] == expected
 
 
+@pytest.mark.parametrize("value", [-0.1, 1.5, np.nan])
+def test_p_values_beyond_0_and_1_raise(value: float) -> None:
+    with pytest.raises(ValueError, match=f"row 1 of 'new' has a p-value of {value}: expected a number from 0 to 1"):
+        scored("new", "unlabelled", -1, 3, 0, p_value=[0.5, value, 1.0])
+
+
 def test_given_p_values_and_decisions_need_no_calibration() -> None:
     one = scored("new", "unlabelled", -1, 3, 0, p_value=[0.05, 0.15, 1.0], is_ood=[True, False, False])
     page = render(Report(title="", facts={}, sets=(one,)))

@@ -65,19 +65,17 @@ def class_table(
     >>> table.rows[1]
     ('dog', 50.0, '1', '2', '1.3% to 98.7%')
     """
-    counts = np.bincount(prediction)
-    flagged = np.bincount(prediction[is_ood], minlength=len(counts))
-    intervals = {
-        int(number): observed_interval(int(flagged[number]), int(counts[number]), CONFIDENCE)
-        for number in np.flatnonzero(counts)
-    }
+    numbers, places = np.unique(prediction, return_inverse=True)
+    counts, flagged = np.bincount(places), np.bincount(places[is_ood], minlength=len(numbers))
+    counted = {int(number): (int(flagged[place]), int(counts[place])) for place, number in enumerate(numbers)}
+    intervals = {number: observed_interval(*both, CONFIDENCE) for number, both in counted.items()}
     expected = {} if threshold is None else {one.prediction: one for one in threshold.classes}
     columns = ["Predicted class", "Flagged, %", "Flagged", "Samples", f"Interval, {CONFIDENCE:.0%} confidence"]
     columns += ["Known samples flagged"] if expected else []
     rows = []
     for number in sorted(sorted(intervals, key=lambda number: intervals[number], reverse=True)[:MOST_CLASSES]):
-        name = class_names[number] if number < len(class_names) else str(number)
-        shown, of_all = int(flagged[number]), int(counts[number])
+        name = class_names[number] if 0 <= number < len(class_names) else str(number)
+        shown, of_all = counted[number]
         row: tuple[str | float, ...] = (
             name,
             100 * shown / of_all,

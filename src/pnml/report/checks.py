@@ -31,6 +31,15 @@ def check_finite(name: str, column: str, values: NDArray[np.float64] | None) -> 
         raise ValueError(f"row {row} of {name!r} has a {column} of {values[row]}: expected a finite number")
 
 
+def check_p_value(scored: ScoredSet) -> None:
+    """Raise ``ValueError`` if a p-value is not between 0 and 1."""
+    if scored.p_value is not None and not ((scored.p_value >= 0) & (scored.p_value <= 1)).all():
+        row = int(np.flatnonzero(~((scored.p_value >= 0) & (scored.p_value <= 1)))[0])
+        raise ValueError(
+            f"row {row} of {scored.name!r} has a p-value of {scored.p_value[row]}: expected a number from 0 to 1"
+        )
+
+
 def check_leverage(scored: ScoredSet) -> None:
     """Raise ``ValueError`` unless leverages are numbers of 0 or more, and come with the strangest layers."""
     leverage = scored.leverage

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from pnml.report.checks import check_finite, check_images, check_layers, check_leverage, checked_spectrum
+from pnml.report.checks import (
+    check_finite,
+    check_images,
+    check_layers,
+    check_leverage,
+    check_p_value,
+    checked_spectrum,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,7 +80,7 @@ class ScoredSet:
             raise ValueError(
                 f"the regret of {self.name!r} has shape {self.regret.shape}: expected shape (n,) with n > 0"
             )
-        for column in ("regret", "probability", "baseline", "p_value"):
+        for column in ("regret", "probability", "baseline"):
             check_finite(self.name, column, getattr(self, column))
         if self.regret.min() < 0:
             raise ValueError(f"{self.name!r} has a regret of {self.regret.min()}: expected 0 nats or more")
@@ -81,6 +88,7 @@ class ScoredSet:
             value = getattr(self, column)
             if value is not None and len(value) != len(self):
                 raise ValueError(f"{self.name!r} has {len(self)} regrets but {len(value)} entries in {column!r}")
+        check_p_value(self)
         check_leverage(self)
         check_images(self)
 
