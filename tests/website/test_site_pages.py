@@ -104,6 +104,14 @@ def test_names_are_linked_where_they_stand_first() -> None:
     )
 
 
+def test_every_page_is_in_the_navigation() -> None:
+    navigation = re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    pages = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
+    missing = sorted({page for page in pages if not page.startswith("tables/")} - set(navigation))
+    assert missing == [], "add these pages to nav in mkdocs.yml"
+    assert len(set(navigation)) == len(navigation)
+
+
 def test_every_public_name_is_in_the_python_reference_once() -> None:
     documented = [
         name for page in API for name in re.findall(r"^::: (\S+)", page.read_text(encoding="utf-8"), re.MULTILINE)
