@@ -53,7 +53,7 @@ def _digest(table: dict[str, NDArray[Any]]) -> str:
     return digest.hexdigest()
 
 
-def _layers(path: Path, names: NDArray[Any], layer_names: tuple[str, ...]) -> NDArray[np.int64] | None:
+def _layers(path: Path, names: NDArray[Any], layer_names: tuple[str, ...]) -> NDArray[np.int64]:
     labels = layer_labels(layer_names)
     if unknown := sorted(set(names.tolist()) - set(labels)):
         raise ValueError(f"{path} names the layer {unknown[0]!r}, which is none of {', '.join(labels)}: {_AGAIN}")
