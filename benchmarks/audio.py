@@ -37,7 +37,7 @@ class Network(nn.Module):
 
     def __init__(self, classes: int) -> None:
         super().__init__()
-        widths, strides = (1, 16, 32, 32, 64, 64), (1, 2, 1, 2, 1)
+        widths, strides = (1, 16, 32, 32, 64, 64), (2, 2, 1, 2, 1)
         self.blocks = nn.Sequential(
             *(
                 nn.Sequential(nn.Conv2d(before, after, 3, stride, padding=1), nn.BatchNorm2d(after), nn.ReLU())

@@ -1,0 +1,98 @@
+"""Write the tables of ``docs/families.md`` from the records of ``text.py``, ``tabular.py`` and ``audio.py``.
+
+    python benchmarks/family_tables.py
+
+A number is the mean over the OOD sets of a kind, near or far, and over the tasks of a family, then over seeds, with the
+standard deviation over seeds. Methods that need no OOD data come first, then the mean of near and far decides.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import defaultdict
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any, NamedTuple
+
+from pnml.backend.files import atomic_path
+from pnml.bench.layout import markdown_table
+from pnml.bench.ood_data import needs_no_ood_data
+
+FAMILIES = ("text", "tabular", "audio")
+COLUMNS = ("Method", "Needs no OOD data", "Near AUROC", "Far AUROC", "Mean AUROC", "Near FPR@95", "Far FPR@95")
+
+
+class Mean(NamedTuple):
+    """The mean of several seeds, and their standard deviation."""
+
+    value: float
+    spread: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.1f} ± {self.spread:.1f}"
+
+
+def mean(record: dict[str, Any], method: str, metric: str, kinds: tuple[str, ...]) -> Mean | None:
+    """Return the mean of a metric of a method; None where it failed on a task."""
+    by_seed: dict[str, list[float]] = defaultdict(list)
+    for name, task in record["tasks"].items():
+        sets = task[metric].get(method)
+        if sets is None:
+            return None
+        found = {kind: fmean(value for ood, value in sets.items() if ood.startswith(kind)) for kind in kinds}
+        by_seed[name.partition("/")[2]].append(fmean(found.values()))
+    seeds = [fmean(tasks) for tasks in by_seed.values()]
+    return Mean(fmean(seeds), stdev(seeds))
+
+
+def table(record: dict[str, Any]) -> str:
+    """Return the table of one family, and how accurate its classifiers are."""
+    methods = dict.fromkeys(method for task in record["tasks"].values() for method in (*task["auroc"], *task["failed"]))
+    lines = []
+    for method in methods:
+        values = (
+            mean(record, method, "auroc", ("near",)),
+            mean(record, method, "auroc", ("far",)),
+            mean(record, method, "auroc", ("near", "far")),
+            mean(record, method, "fpr", ("near",)),
+            mean(record, method, "fpr", ("far",)),
+        )
+        lines.append((method, needs_no_ood_data(method), values))
+    lines.sort(key=lambda line: (not line[1], -(line[2][2].value if line[2][2] else 0.0)))
+    grid = [
+        COLUMNS,
+        *(
+            (name, "yes" if free else "no", *("–" if one is None else str(one) for one in values))
+            for name, free, values in lines
+        ),
+    ]
+    tasks, accuracies = len(record["tasks"]), [task["accuracy"] for task in record["tasks"].values()]
+    seeds = len({name.partition("/")[2] for name in record["tasks"]})
+    about = (
+        f"{tasks} classifiers, {seeds} seeds; test accuracy {min(accuracies):.1f} to {max(accuracies):.1f}%. "
+        "Percent, mean ± standard deviation over seeds."
+    )
+    return f"{about}\n\n{markdown_table(grid)}\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=Path("results"), help="the folder of the records")
+    parser.add_argument("--page", type=Path, default=Path("docs/families.md"), help="the page to write into")
+    options = parser.parse_args()
+    text = options.page.read_text(encoding="utf-8")
+    for family in FAMILIES:
+        record = json.loads((options.results / f"{family}-cpu.json").read_text(encoding="utf-8"))
+        begin, end = f"<!-- {family} -->\n", f"<!-- end of {family} -->"
+        before, _, rest = text.partition(begin)
+        _, found, after = rest.partition(end)
+        if not found:
+            raise SystemExit(f"{options.page} has no comments {begin.strip()} and {end} to write the table between")
+        text = f"{before}{begin}{table(record)}{end}{after}"
+    with atomic_path(options.page) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
