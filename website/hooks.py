@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from mkdocs.structure.files import File
 import site_commands
 import site_links
 import site_notebooks
+import site_offline
 import site_references
 
 if TYPE_CHECKING:
@@ -22,13 +22,12 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 API = ROOT / "website" / "api"
 PROJECT_PAGES = ("CONTRIBUTING.md", "CHANGELOG.md")
-_LOADED = re.compile(r"<(?:script|link|img|iframe|source)\b[^>]*\s(?:src|href)=\"?(?:https?:)?//[^>]*>")
 
 
 def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:
     """Add the pages and files that are not below ``docs``."""
     in_docs = [f"docs/{file.src_uri}" for file in files.documentation_pages()]
-    for path in {*PROJECT_PAGES, *site_links.linked_from([*in_docs, *PROJECT_PAGES], ROOT)}:
+    for path in sorted({*PROJECT_PAGES, *site_links.linked_from([*in_docs, *PROJECT_PAGES], ROOT)}):
         if path.endswith(".ipynb"):
             _add_notebook(files, config, path)
         else:
@@ -69,6 +68,6 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 def on_post_page(output: str, page: Page, **_: Any) -> str:
     """Raise if a page loads anything from another server."""
-    if found := _LOADED.search(output):
+    if found := site_offline.loaded_from_elsewhere(output):
         raise PluginError(f"{page.file.src_uri}: expected a page that loads nothing from elsewhere, got {found[0]}")
     return output

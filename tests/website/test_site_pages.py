@@ -14,6 +14,7 @@ import pnml
 import site_commands
 import site_docstrings
 import site_links
+import site_offline
 import site_references
 from pnml.cli import app
 
@@ -21,7 +22,9 @@ ROOT = Path(__file__).resolve().parents[2]
 API = sorted((ROOT / "website" / "api").glob("*.md"))
 
 
-@pytest.mark.parametrize("module", [site_docstrings, site_links, site_references], ids=lambda module: module.__name__)
+@pytest.mark.parametrize(
+    "module", [site_docstrings, site_links, site_offline, site_references], ids=lambda module: module.__name__
+)
 def test_examples_in_docstrings_hold(module: object) -> None:
     found = doctest.testmod(module)  # type: ignore[arg-type]
     assert found.attempted > 0
@@ -102,6 +105,19 @@ def test_names_are_linked_where_they_stand_first() -> None:
         "[`pnml data list`](commands.md#pnml-data-list), [`pnml report results`](commands.md#pnml-report), "
         "[`pnml.guard`][pnml.guard], `pnml.guard`"
     )
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        '<script src="https://a.org/b.js">',
+        '<link rel="stylesheet" href="http://a.org/b.css">',
+        '<img alt="a" src=//a.org/b.png>',
+        "<iframe src='https://a.org'>",
+    ],
+)
+def test_what_a_page_loads_from_elsewhere_is_found(tag: str) -> None:
+    assert site_offline.loaded_from_elsewhere(f"<p>text</p>{tag}") == [tag]
 
 
 def test_every_page_is_in_the_navigation() -> None:
