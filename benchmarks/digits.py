@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import pnml
+from pnml.bench.results import start_run
 from pnml.core.calibration import calibrate
 
 if TYPE_CHECKING:
@@ -119,8 +121,8 @@ def main() -> None:
     trainings = {
         scale: {name: spread([run[scale][name] for run in runs]) for name in runs[0][scale]} for scale in SCALES
     }
-    found = {"command": f"python benchmarks/digits.py --trainings {options.trainings}", "trainings": trainings}
-    text = json.dumps({**found, "compared": compared(), "torch": torch.__version__}, indent=2)
+    run = asdict(start_run(f"python benchmarks/digits.py --trainings {options.trainings}", "cpu"))
+    text = json.dumps({"run": run, "trainings": trainings, "compared": compared()}, indent=2)
     print(text)
     if options.out is not None:
         options.out.write_text(text + "\n", encoding="utf-8")

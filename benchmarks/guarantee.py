@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from sklearn.linear_model import LogisticRegression
 
 from pnml import Detector
 from pnml.bench.figures import new_figure, save
+from pnml.bench.results import start_run
 from pnml.core.calibration import By, calibrate
 
 if TYPE_CHECKING:
@@ -38,7 +40,14 @@ def main() -> None:
     args = parser.parse_args()
     counts = np.sum([one_training(seed) for seed in range(args.trainings)], axis=0)
     percent = 100 * counts[:, :, 0] / counts[:, :, 1]
-    record: dict[str, Any] = {"trainings": args.trainings, "splits": SPLITS, "asked": 100 * RATE, "rare": RARE}
+    run = asdict(start_run(f"python benchmarks/guarantee.py --trainings {args.trainings}", "cpu"))
+    record: dict[str, Any] = {
+        "run": run,
+        "trainings": args.trainings,
+        "splits": SPLITS,
+        "asked": 100 * RATE,
+        "rare": RARE,
+    }
     for kind, rates, (_, of_true) in zip(KINDS, percent, counts, strict=True):
         record[kind] = {
             "flagged of all": round(100 * float(of_true[0].sum() / of_true[1].sum()), 2),

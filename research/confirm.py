@@ -1,4 +1,4 @@
-"""Write the tables of confirm.md from the study ``confirm`` of results/cells.csv: ``python research/confirm.py``.
+"""Write the tables of confirm.md from the study ``confirm`` of research/results: ``python research/confirm.py``.
 
 The networks are trained by ``image_networks.py confirm`` and scored by ``leaderboard.py --study confirm``.
 """
@@ -90,7 +90,7 @@ def grid(heads: list[str], rows: list[list[str]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, default=Path("results"))
+    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
     results = load_study(parser.parse_args().results, "confirm")
     boards = leaderboard(results)
     accuracy = {f"{label(result.model)}, {label(result.ind)}": result.accuracy or 0.0 for result in results}

@@ -1,7 +1,8 @@
 """Run pNML and every peer on stored embeddings: ``python research/leaderboard.py FILES --study NAME``.
 
 All methods are fitted on the training rows of a file and scored on its test and OOD rows. The results are added to
-results/cells.csv, for ``pnml leaderboard --study NAME``. ``pnml bench --method peers`` does the same from images.
+research/results, for ``pnml leaderboard --results research/results``. ``pnml bench --method peers`` does the same from
+images.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--study", required=True)
-    parser.add_argument("--out", type=Path, default=Path("results"))
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     args = parser.parse_args()
     command = f"python research/leaderboard.py {{model}}_{{ind}}.safetensors --study {args.study}"
     run = start_run(command, f"cpu: {environment()['cpu']}")

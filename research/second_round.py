@@ -1,7 +1,7 @@
 """Compare scores beyond the length: ``python research/second_round.py FILES --study confirm --study other``.
 
 The files are those of ``embeddings.py``, ``image_networks.py`` and ``independent.py train``. The AUROCs of the peers on
-the same files come from results/cells.csv, where a later study replaces an earlier one on a network, and from
+the same files come from research/results/cells.csv, where a later study replaces an earlier one on a network, and from
 independent.json. Writes second-round.json and the table of second-round.md.
 
 Files of images have sums over the whole training set beside the rows that were kept; those of ``independent.py`` have
@@ -554,7 +554,9 @@ def signed(value: Any, digits: int = 2) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", type=Path)
-    parser.add_argument("--results", type=Path, default=Path("results"), help="the folder of the peers' results")
+    parser.add_argument(
+        "--results", type=Path, default=Path(__file__).parent / "results", help="the folder of the peers' results"
+    )
     parser.add_argument("--study", action="append", default=[], help="a study of that folder; may be repeated")
     args = parser.parse_args()
     known = peers(args.results, args.study)

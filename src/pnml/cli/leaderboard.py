@@ -29,7 +29,7 @@ def leaderboard(
 
     Example: `pnml leaderboard --results results`
 
-    Example: `pnml leaderboard --study peers --out docs/tables/leaderboard.md`
+    Example: `pnml leaderboard --study peers-2026-11 --out docs/tables/leaderboard.md`
     """
     records = load_chosen(results, study)
     boards = boards_of(records)

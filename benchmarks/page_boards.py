@@ -1,0 +1,199 @@
+"""The numbers of the default beside other detectors, for the pages."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any
+
+from pnml.bench.layout import markdown_table
+from pnml.bench.leaderboard import NEAR, leaderboard, render_leaderboard
+from pnml.bench.methods import LAYER_PEERS
+from pnml.report.labels import label
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pnml.bench.leaderboard import Board, Standing
+    from pnml.bench.results import Result
+
+STUDY = "peers-2026-11"
+"""Today's default beside its peers, on the paper's networks and on those trained anew."""
+
+OURS = ("pnml", "pnml-last", "pnml-paper", "pnml-published")
+SECOND = Path(__file__).parent.parent / "research" / "deep-regret.json"
+NOT_YET = "*Not measured yet: `benchmarks/paper.py` measures it.*"
+Network = dict[str, Any]
+
+
+def _boards(results: Sequence[Result]) -> list[Board]:
+    return leaderboard([one for one in results if one.study == STUDY])
+
+
+def leaderboards(results: Sequence[Result]) -> str:
+    """Return the page of all boards."""
+    if not _boards(results):
+        return f"# Every method on every network\n\n{NOT_YET}\n"
+    title = f"# Every method on every network\n\nWritten by `pnml leaderboard --study {STUDY}`.\n\n"
+    return title + render_leaderboard(_boards(results))
+
+
+def table(results: Sequence[Result]) -> str:
+    """Return a line for each network: today's default, the best peers, and the default without earlier layers."""
+    heads = ("network", "accuracy", "**pnml**", "best peer", "best on layers", "MSP", "pnml-last", "paper's form")
+    accuracy = {f"{label(one.model)}, {label(one.ind)}": one.accuracy for one in results if one.study == STUDY}
+    lines, means = [heads], []
+    if not _boards(results):
+        return NOT_YET
+    for board in _boards(results):
+        by_method = {one.method: one.overall for one in board.standings}
+        chosen = [by_method.get(name) for name in ("pnml", "baseline", "pnml-last", "pnml-paper")]
+        single, layers = (_best(board, layers=layers) for layers in (False, True))
+        ours, msp, last, paper = map(_shown, chosen)
+        name = _network(board)
+        row = name, _shown(accuracy[name]), f"**{ours}**", _named(single), _named(layers), msp, last, paper
+        lines.append(row)
+        means.append([chosen[0], single and single.overall, layers and layers.overall, *chosen[1:]])
+    columns = [[value for value in column if value is not None] for column in zip(*means, strict=True)]
+    lines.append((f"mean of {len(means)} ± standard error", "", *(_mean(column) for column in columns)))
+    return markdown_table(lines)
+
+
+def short_table(results: Sequence[Result]) -> str:
+    """Return the same with fewer columns, for the README."""
+    if not _boards(results):
+        return NOT_YET
+    rows = [line.strip("|").split("|") for line in table(results).splitlines()]
+    kept = (0, 2, 3, 4, 5, 7)
+    lines = [tuple(row[i].strip() for i in kept) for n, row in enumerate(rows) if n != 1]
+    return markdown_table(lines)
+
+
+def words(results: Sequence[Result]) -> str:
+    """Return how often and by how much the default leads."""
+    boards = _boards(results)
+    if not boards:
+        return NOT_YET
+    gains: dict[bool, list[float]] = {False: [], True: []}
+    for board in boards:
+        ours = next(one.overall for one in board.standings if one.method == "pnml")
+        for layers, found in gains.items():
+            best = _best(board, layers=layers)
+            if ours is not None and best is not None and best.overall is not None:
+                found.append(ours - best.overall)
+    first, also = (sum(gain > 0 for gain in found) for found in gains.values())
+    ahead, beside = (_mean(found, sign=True) for found in gains.values())
+    text = (
+        f"The default leads the best peer *of that network* that sees embeddings alone on {first} of {len(boards)} "
+        f"networks, by {ahead} points on average (± standard error over networks)"
+    )
+    return text + (f", and the best that sees the same layers on {also}, by {beside}." if gains[True] else ".")
+
+
+def near_and_far(results: Sequence[Result]) -> str:
+    """Return AUROCs on near and far sets: today's default, without earlier layers, the paper's form, MSP or Energy."""
+    if not _boards(results):
+        return NOT_YET
+    heads = ("network", "near: **pnml**", "near: last", "near: paper", "near: MSP or Energy")
+    lines = [(*heads, "far: **pnml**", "far: last", "far: paper", "far: MSP or Energy")]
+    for board in _boards(results):
+        by_method = {one.method: one for one in board.standings}
+        row = [_network(board)]
+        for part in ("near", "far"):
+            values = [getattr(by_method.get(name), part, None) for name in ("pnml", "pnml-last", "pnml-paper")]
+            both = [getattr(by_method[name], part) for name in ("baseline", "energy")]
+            row += [*map(_shown, values), _shown(max((value for value in both if value is not None), default=None))]
+        lines.append(tuple(row))
+    return markdown_table(lines)
+
+
+def second() -> dict[str, list[Network]]:
+    """Return the runs of each network of the study that tested today's default, by name without the seed."""
+    found = defaultdict(list)
+    for network in json.loads(SECOND.read_text(encoding="utf-8"))["second"]:
+        found["_".join(network["network"].split("_")[:2])].append(network)
+    return dict(found)
+
+
+def second_words() -> str:
+    """Return the mean of the networks that were trained to test the default, and what it is above."""
+    trained = {name: runs for name, runs in second().items() if not name.startswith("densenet-bc-100")}
+    methods = next(iter(trained.values()))[0]["auroc_tnr"]
+    means = {method: [_auroc(runs, method) for runs in trained.values()] for method in methods}
+    peers = [method for method in methods if method not in OURS]
+    single = max((one for one in peers if one not in LAYER_PEERS), key=lambda one: fmean(means[one]))
+    layers = max((one for one in peers if one in LAYER_PEERS), key=lambda one: fmean(means[one]))
+    ahead = {one: [a - b for a, b in zip(means["pnml"], means[one], strict=True)] for one in (single, layers)}
+    above, beside = (_mean(ahead[one], sign=True) for one in (single, layers))
+    return (
+        f"Tested once on {len(trained)} networks trained for that, three seeds each: mean AUROC {_mean(means['pnml'])} "
+        f"over near and far sets, {above} points (± standard error over networks) from the best peer that sees "
+        f"embeddings alone, {single}, and {beside} from the best that sees the same layers, {layers}."
+    )
+
+
+def second_table() -> str:
+    """Return a line for each network of that study."""
+    lines = [("network", "accuracy", "**pnml**", "best peer", "best on layers", "MSP", "pnml-last", "paper's form")]
+    for name, runs in second().items():
+        peers = [method for method in runs[0]["auroc_tnr"] if method not in OURS]
+        best = [
+            max((one for one in peers if (one in LAYER_PEERS) == layers), key=lambda one: _auroc(runs, one))
+            for layers in (False, True)
+        ]
+        chosen = [f"{_auroc(runs, one):.1f} ({one})" for one in best]
+        others = [f"{_auroc(runs, one):.1f}" for one in ("msp", "pnml-last", "pnml-paper")]
+        accuracy = fmean(run["accuracy"] for run in runs)
+        lines.append((name.replace("_", ", "), f"{accuracy:.1f}", f"**{_auroc(runs, 'pnml'):.1f}**", *chosen, *others))
+    return markdown_table(lines)
+
+
+def second_weak() -> str:
+    """Return the networks of that study on which a peer is ahead by more than a point, or near-OOD falls behind."""
+    found = []
+    for name, runs in second().items():
+        peers = [method for method in runs[0]["auroc_tnr"] if method not in OURS]
+        best = max(peers, key=lambda one: _auroc(runs, one))
+        behind = _auroc(runs, best) - _auroc(runs, "pnml")
+        if behind > 1:
+            found.append(f"- {name.replace('_', ', ')}: {best} is ahead by {behind:.1f} points.")
+        near = [part for part in NEAR.get(runs[0]["ind"], ()) if part in runs[0]["auroc_tnr"]["pnml"]]
+        if near:
+            confidence = max(_auroc(runs, one, near) for one in ("msp", "energy"))
+            if confidence - _auroc(runs, "pnml", near) > 1:
+                gap = confidence - _auroc(runs, "pnml", near)
+                found.append(f"- {name.replace('_', ', ')}, near-OOD: MSP or Energy is ahead by {gap:.1f} points.")
+    return "\n".join(found)
+
+
+def _auroc(runs: list[Network], method: str, sets: Sequence[str] | None = None) -> float:
+    """Return the mean over the sets of a network and over its seeds."""
+    return fmean(fmean(run["auroc_tnr"][method][name][0] for name in sets or run["auroc_tnr"][method]) for run in runs)
+
+
+def _network(board: Board) -> str:
+    """Return the name of a board's network without that of its weights."""
+    return ", ".join(board.title.split(", ")[:2])
+
+
+def _best(board: Board, *, layers: bool) -> Standing | None:
+    peers = [one for one in board.standings if one.method not in OURS and (one.method in LAYER_PEERS) == layers]
+    return max((one for one in peers if one.overall is not None), key=lambda one: one.overall or 0.0, default=None)
+
+
+def _named(standing: Standing | None) -> str:
+    return "–" if standing is None else f"{_shown(standing.overall)} ({label(standing.method)})"
+
+
+def _shown(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}"
+
+
+def _mean(values: Sequence[float], *, sign: bool = False) -> str:
+    """Return a mean with its standard error."""
+    if not values:
+        return "–"
+    error = f" ± {stdev(values) / len(values) ** 0.5:.1f}" if len(values) > 1 else ""
+    return f"{fmean(values):{'+' if sign else ''}.1f}{error}"
