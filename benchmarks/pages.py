@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import page_boards
+import page_digits
 import page_paper
 
 from pnml.backend.files import atomic_path
@@ -51,6 +52,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "second-words": page_boards.second_words,
     "second-table": page_boards.second_table,
     "second-weak": page_boards.second_weak,
+    "digits-flagged": lambda: page_digits.flagged(RESULTS),
+    "digits-calibrated": lambda: page_digits.calibrated(RESULTS),
 }
 """What stands in the blocks, by name."""
 
