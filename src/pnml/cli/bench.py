@@ -131,7 +131,7 @@ def bench(
         ),
     ] = None,
 ) -> Facts:
-    """Run the paper's benchmark: how well each method, alone and with pNML, tells OOD images apart.
+    """Run the paper's benchmark, or your own: how well each method, alone and with pNML, tells OOD samples apart.
 
     A killed run continues where it stopped. Absent weights and images are reported and do not stop the run; they are
     looked for in the folders of `PNML_WEIGHTS` and `PNML_DATA`, then in the cache. The exit code is 1 if there is no

@@ -112,7 +112,7 @@ def _reporting(spec: str, option: str, what: str) -> Iterator[None]:
         yield
     except MemoryError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         fix = ". Install the package, or run in the folder of the module" if isinstance(error, ImportError) else ""
         raise ValueError(f"{option} {spec!r}: {what} failed with {type(error).__name__}: {error}{fix}") from error
 

@@ -62,6 +62,8 @@ def mistakes(folder: Path) -> Path:
     write_pictures(folder / "mixed", pictures(2, seed=1)[0])
     write_pictures(folder / "strange" / "violet", pictures(6, seed=1)[0])
     write_pictures(folder / "wide", np.zeros((3, 8, 12, 3), dtype=np.uint8))
+    write_pictures(folder / "deep" / "svhn", pictures(6, seed=1)[0])
+    (folder / "leaves.py").write_text("raise SystemExit(3)")
     (folder / "damaged").mkdir()
     (folder / "damaged" / "x.png").write_bytes(b"no picture")
     return folder
@@ -88,6 +90,11 @@ def mistakes(folder: Path) -> Path:
         (command(test="wide", ind="flat"), "wide: expected pictures of one size, got one of 8×12 pixels"),
         (command(ood="gone"), "there is no OOD set 'gone': give a path, or some of cifar10"),
         (command(ood="photos/test"), "the OOD set 'photos/test' is an in-distribution set itself"),
+        (command(ood="./photos/train/"), "the OOD set './photos/train/' is an in-distribution set itself"),
+        (command(ood="deep/svhn"), "'deep/svhn' gives its results the name 'svhn': rename it, that one is taken"),
+        (command(ind="cifar10/train"), "'cifar10/train' gives its results the name 'cifar10': rename it"),
+        (command(test="./photos/train"), "--test ./photos/train is the training set itself"),
+        (command("create").replace("mine.py", "leaves.py"), "running leaves.py failed with SystemExit: 3"),
         (command(ood="other,deep/other"), "'other' and 'deep/other' give their results one name, 'other': rename one"),
         (command(ood="all"), "--ood all is for the sets of the paper"),
         (command(ind="uniform").replace("--test photos/test", ""), "--ind uniform has no training set"),

@@ -193,3 +193,12 @@ def test_methods_of_every_kind_run_on_ones_own_network(method: str, folder: Path
     done = bench(f"{COMMAND} --ood other --method {method} --batch-size 7")
     assert done.exit_code == 0, done.output
     assert (folder / "results").exists()
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "double"])
+def test_networks_of_other_precisions_run(dtype: str, folder: Path) -> None:
+    (folder / "mine.py").write_text(MINE + f"\ndef converted():\n    return create().to(torch.{dtype})\n")
+    line = COMMAND.replace(":create", ":converted")
+    done = bench(f"{line} --ood other --method baseline,pnml,knn,vim,mine.py:Detector")
+    assert done.exit_code == 0, done.output
+    assert "0 not run" in done.stdout

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from pnml.bench.data import SETS
 from pnml.bench.model_under_test import show
 from pnml.bench.own.embeddings import Embeddings, EmbeddingSource, HeadNetwork, StoredView, digest_head
-from pnml.bench.own.names import name_of_code, name_of_file, name_of_ind
+from pnml.bench.own.names import name_of_code, name_of_file, name_of_ind, same_path
 from pnml.bench.own.network import OwnNetwork
 from pnml.bench.own.pictures import PictureSource
 from pnml.bench.own.texts import TextSource
@@ -99,6 +99,8 @@ class OwnBenchmark:
             self._open_model(limit)
         if self.model in ARCHITECTURES:
             raise ValueError(f"your network gives its results the name {self.model!r}, which is taken: rename its file")
+        if files.ind not in SETS and self.ind in {"", *SETS}:
+            raise ValueError(f"{files.ind!r} gives its results the name {self.ind!r}: rename it, that one is taken")
         self.train = self.source.train(files.ind)
         if isinstance(self.source, PictureSource):
             self.about["preparation"] = self.source.record()
@@ -175,6 +177,11 @@ def _test_of(files: Files) -> str:
         raise ValueError(
             f"--ind {files.ind} is the training set: give the in-distribution samples to compare others with, too, "
             "which the network was not trained on: --test PATH"
+        )
+    if same_path(files.test, files.ind):
+        raise ValueError(
+            f"--test {files.test} is the training set itself, on which methods are fitted: give samples that the "
+            "network was not trained on"
         )
     return files.test
 

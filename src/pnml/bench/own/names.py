@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 _SPLITS = {"train", "training"}
 
@@ -35,6 +35,15 @@ def name_of_ind(path: str) -> str:
     """
     name = name_of_file(path)
     return (name_of_file(str(PurePath(path).parent)) if name in _SPLITS else "") or name
+
+
+def same_path(path: str, *others: str | None) -> bool:
+    """Return whether a path leads where one of others does.
+
+    >>> same_path("photos/test/", None, "./photos/test")
+    True
+    """
+    return any(other is not None and Path(other).resolve() == Path(path).resolve() for other in others)
 
 
 def _plain(text: str) -> str:

@@ -50,7 +50,7 @@ class OwnNetwork(Network):
         """The last layer, from embeddings (n, M) to logits (n, C); known after the first batch."""
         if self._head is None:
             weight, bias = self._guarded.head
-            self._head = linear_layer(weight.detach(), bias.detach())
+            self._head = linear_layer(full_precision(weight.detach()), full_precision(bias.detach()))
         return self._head
 
     @property
@@ -95,11 +95,16 @@ class OwnNetwork(Network):
             raise ValueError(
                 f"the network has answers of shape {found.places}: expected one for each of the {self._what}"
             )
-        return found
+        return found._replace(embeddings=full_precision(found.embeddings), logits=full_precision(found.logits))
 
     def _arguments(self, batch: Any) -> Arguments:
         """Return the arguments of the model; a tuple has no labels in it, so that all of it are inputs."""
         return inputs_of(batch, self.model, (lambda inputs: inputs) if isinstance(batch, tuple) else None)
+
+
+def full_precision(x: Tensor) -> Tensor:
+    """Return numbers of half precision in float32, which methods compute in, and others as they are."""
+    return x.float() if x.dtype in {torch.float16, torch.bfloat16} else x
 
 
 def linear_layer(weight: Tensor, bias: Tensor | None) -> nn.Linear:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pnml.bench.data import SETS
+from pnml.bench.own.names import name_of_file, same_path
 from pnml.bench.own.pictures import PictureSource
 from pnml.bench.protocol import Cell, choose_methods, expand_noise
 
@@ -49,10 +50,12 @@ def plan_own(
 def _check_ood(own: OwnBenchmark, name: str) -> None:
     if name == "all":
         raise ValueError("--ood all is for the sets of the paper: name the sets to tell apart from yours")
-    if name in {own.files.ind, own.files.test}:
+    if name == own.files.ind or (name not in SETS and same_path(name, own.files.ind, own.files.test)):
         raise ValueError(f"the OOD set {name!r} is an in-distribution set itself: choose another")
     if name in SETS and not isinstance(own.source, PictureSource):
         raise ValueError(f"the OOD set {name!r} holds pictures, and {own.train!r} does not: give a file like it")
     if name not in SETS and not Path(name).exists():
         known = f", or some of {', '.join(SETS)}" if isinstance(own.source, PictureSource) else ""
         raise ValueError(f"there is no OOD set {name!r}: give a path{known}")
+    if name not in SETS and name_of_file(name) in {"", *SETS}:
+        raise ValueError(f"{name!r} gives its results the name {name_of_file(name)!r}: rename it, that one is taken")
