@@ -174,7 +174,7 @@ def test_peers_are_run_and_failures_have_a_reason(small_world: Path) -> None:
     assert {method for method, _ in found} == set(GROUPS["peers"])
     failed = {one.method: str(one.reason) for one in done.results if one.scores is None}
     assert set(failed) == {"she"}  # random weights get some class always wrong
-    assert "she failed when fitting on 60 images" in failed["she"]
+    assert "she failed when fitting on 60 samples" in failed["she"]
     for method in set(GROUPS["peers"]) - {"she", "baseline", "energy"}:
         peer = found[method, "svhn"]
         assert peer.scores is not None

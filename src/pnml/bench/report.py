@@ -85,7 +85,7 @@ def report_of(results: Sequence[Result], folder: Path) -> Report:
     of_group = [result for result in run if result.cell_id in charted]
     alone, with_pnml = _score_names(of_group[0])
     report = Report(
-        title=f"{label(first.model)}: {label(first.ind)} against out-of-distribution images",
+        title=f"{label(first.model)}: {label(first.ind)} against out-of-distribution samples",
         facts=_facts(results, of_group),
         sets=(scores[0].ind, *(one.ood for one in scores)),
         class_names=_class_names(first.ind),
@@ -167,7 +167,7 @@ def _facts(results: Sequence[Result], shown: Sequence[Result]) -> dict[str, str]
         facts["Test accuracy"] = f"{first.accuracy:.1f}% on {label(first.ind)}"
     facts["Results"] = f"{count} run, {len(results) - count} not run"
     if is_one_network and "train" in first.counts:
-        facts["Detector"] = f"fitted on {first.counts['train']:,} images, rank {first.rank}"
+        facts["Detector"] = f"fitted on {first.counts['train']:,} samples, rank {first.rank}"
     facts["Checkpoint"] = _listed(result.checkpoint or "" for result in shown)
     facts["Command"] = first.command + (" and others" if len(shown) > 1 else "")
     facts["Date"] = _listed(sorted({result.date[:10] for result in shown}))

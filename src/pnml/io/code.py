@@ -114,7 +114,8 @@ def _reporting(spec: str, option: str, what: str) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:
         fix = ". Install the package, or run in the folder of the module" if isinstance(error, ImportError) else ""
-        raise ValueError(f"{option} {spec!r}: {what} failed with {type(error).__name__}: {error}{fix}") from error
+        reason = f"{type(error).__name__}: {str(error).rstrip('.')}"
+        raise ValueError(f"{option} {spec!r}: {what} failed with {reason}{fix}") from error
 
 
 def _names_in(module: ModuleType) -> Sequence[str]:

@@ -325,9 +325,9 @@ def view_of(embeddings: Array, labels: Array | None, network: Network) -> View:
     ("name", "n", "labels", "reason"),
     [
         ("knn", 30, None, "knn needs labels, but ImageSet"),
-        ("knn", 30, np.arange(30) % 10, "knn failed when fitting on 30 images of 10 of 10 classes: ValueError: k=50"),
-        ("mahalanobis", 30, 2 * (np.arange(30) % 5), "on 30 images of 5 of 10 classes: AssertionError$"),
-        ("she", 60, np.arange(60) % 9, "of 9 of 10 classes: it needs images of every class"),
+        ("knn", 30, np.arange(30) % 10, "knn failed when fitting on 30 samples of 10 of 10 classes: ValueError: k=50"),
+        ("mahalanobis", 30, 2 * (np.arange(30) % 5), "on 30 samples of 5 of 10 classes: AssertionError$"),
+        ("she", 60, np.arange(60) % 9, "of 9 of 10 classes: it needs samples of every class"),
     ],
 )
 def test_fit_raises_with_the_reason_when_a_peer_cannot_be_fitted(

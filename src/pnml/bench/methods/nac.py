@@ -34,7 +34,7 @@ class Nac(Peer):
         def fit() -> Any:
             return self._package.detector.NACUE(train.network, modules).fit(_Batches(train))
 
-        self._peer = self._run(fit, f"fitting on {len(train):,} images")
+        self._peer = self._run(fit, f"fitting on {len(train):,} samples")
         return self
 
     @property

@@ -68,9 +68,9 @@ class Peer(Method):
         rows = self._rows(train)
         y = torch.from_numpy(labels).to(rows.device)
         present, classes = len(np.unique(labels)), train.logits.shape[1]
-        step = f"fitting on {len(y):,} images of {present} of {classes} classes"
+        step = f"fitting on {len(y):,} samples of {present} of {classes} classes"
         if self.needs_every_class and present < classes:
-            raise MethodFailedError(f"{self.name} failed when {step}: it needs images of every class")
+            raise MethodFailedError(f"{self.name} failed when {step}: it needs samples of every class")
 
         def fit() -> Any:
             peer = getattr(self._package.detector, self.class_name)(**self.constructor_arguments(train.network))
