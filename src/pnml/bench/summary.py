@@ -88,6 +88,26 @@ def notes(results: Iterable[Result]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def reversed_scores(results: Iterable[Result], methods: Iterable[str]) -> list[str]:
+    """Return lines that name those of some methods that take every OOD set for less out-of-distribution.
+
+    >>> from pnml.metrics import evaluate
+    >>> from pnml.bench.results import Result, Scores
+    >>> network = {"model": "mine-create", "ind": "photos", "method": "mine-detector"}
+    >>> reversed_scores([Result(ood="other", scores=Scores(evaluate([3, 4], [1, 2])), **network)], ["mine-detector"])
+    ['mine-detector has an AUROC below 50 on every set: a larger score has to mean more out-of-distribution']
+    """
+    found: dict[str, list[float]] = {name: [] for name in methods}
+    for result in results:
+        if result.method in found and result.scores is not None:
+            found[result.method].append(result.scores.method.auroc)
+    return [
+        f"{name} has an AUROC below 50 on every set: a larger score has to mean more out-of-distribution"
+        for name, aurocs in found.items()
+        if aurocs and max(aurocs) < 50
+    ]
+
+
 def timing(seconds: Mapping[str, float]) -> str:
     """Return the share of every stage in words.
 

@@ -221,7 +221,7 @@ def _as_facts(outcome: Outcome, options: Options) -> Facts:
 def _report(outcome: Outcome, options: Options) -> None:
     from pnml.bench import leaderboard
     from pnml.bench.methods import METHODS
-    from pnml.bench.summary import COLUMNS, NONE, absent, notes, summary, timing
+    from pnml.bench.summary import COLUMNS, NONE, absent, notes, reversed_scores, summary, timing
 
     console = Console()
     tables = summary(outcome.results)
@@ -234,7 +234,8 @@ def _report(outcome: Outcome, options: Options) -> None:
         for board in leaderboard.leaderboard(ours):
             standings = [standing.texts for standing in board.standings]
             console.print(_table(f"Leaderboard: {board.title}", board.caption, leaderboard.COLUMNS, standings))
-    lines_of_text = [f"note: {note}" for note in notes(outcome.results)]
+    said = [*notes(outcome.results), *reversed_scores(outcome.results, options.own_methods)]
+    lines_of_text = [f"note: {note}" for note in said]
     run, total = sum(map(len, tables.values())), len(outcome.results)
     lines_of_text += [f"not run: {reason}" for reason in absent(outcome.results) if run]
     studies = dict.fromkeys(result.study for result in outcome.results)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shutil import copytree
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -63,6 +64,7 @@ def mistakes(folder: Path) -> Path:
     write_pictures(folder / "strange" / "violet", pictures(6, seed=1)[0])
     write_pictures(folder / "wide", np.zeros((3, 8, 12, 3), dtype=np.uint8))
     write_pictures(folder / "deep" / "svhn", pictures(6, seed=1)[0])
+    copytree(folder / "photos" / "train", folder / "copy")
     (folder / "leaves.py").write_text("raise SystemExit(3)")
     (folder / "damaged").mkdir()
     (folder / "damaged" / "x.png").write_bytes(b"no picture")
@@ -93,6 +95,7 @@ def mistakes(folder: Path) -> Path:
         (command(ood="./photos/train/"), "the OOD set './photos/train/' is an in-distribution set itself"),
         (command(ood="deep/svhn"), "'deep/svhn' gives its results the name 'svhn': rename it, that one is taken"),
         (command(ind="cifar10/train"), "'cifar10/train' gives its results the name 'cifar10': rename it"),
+        (command(test="copy"), "--test copy holds the samples of --ind photos/train"),
         (command(test="./photos/train"), "--test ./photos/train is the training set itself"),
         (command("create").replace("mine.py", "leaves.py"), "running leaves.py failed with SystemExit: 3"),
         (command(ood="other,deep/other"), "'other' and 'deep/other' give their results one name, 'other': rename one"),

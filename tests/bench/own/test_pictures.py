@@ -178,8 +178,8 @@ def test_a_finished_run_computes_nothing_until_something_of_ones_own_changes(fol
 
 
 def test_a_flat_training_set_has_no_labels(folder: Path) -> None:
-    for split in ("train", "test"):
-        write_pictures(folder / "flat" / split, pictures(20, seed=5)[0])
+    for seed, split in enumerate(("train", "test")):
+        write_pictures(folder / "flat" / split, pictures(20, seed)[0])
     done = bench(f"{COMMAND.replace('photos', 'flat')} --ood other --method baseline,mahalanobis --json")
     assert done.exit_code == 0, done.output
     found = {cell["method"]: cell["reason"] for cell in json.loads(done.stdout)["cells"]}
@@ -202,3 +202,50 @@ def test_networks_of_other_precisions_run(dtype: str, folder: Path) -> None:
     done = bench(f"{line} --ood other --method baseline,pnml,knn,vim,mine.py:Detector")
     assert done.exit_code == 0, done.output
     assert "0 not run" in done.stdout
+
+
+INSIDE = """
+import torch
+
+class Inside:  # the energy, by running the network once more
+    def fit(self, train):
+        (self.row,) = {len(x[0]) for x in train.inputs()}
+
+    def score(self, samples):
+        return -torch.cat([samples.network(x).detach() for x in samples.inputs()]).logsumexp(dim=1)
+
+class Steepness(Inside):  # needs gradients
+    def score(self, samples):
+        found = []
+        for x in samples.inputs():
+            x = x.clone().requires_grad_()
+            (slope,) = torch.autograd.grad(samples.network(x).logsumexp(dim=1).sum(), x)
+            found.append(slope.flatten(1).norm(dim=1))
+        return torch.cat(found)
+
+class Backwards(Inside):
+    def score(self, samples):
+        return -samples.embeddings.norm(dim=1).double().numpy() - 100.0 * samples.logits[:, 0].numpy()
+
+class Forwards(Backwards):
+    def score(self, samples):
+        return -super().score(samples)
+"""
+
+
+def test_methods_may_run_the_network_and_take_gradients(folder: Path) -> None:
+    (folder / "inside.py").write_text(INSIDE)
+    done = bench(f"{COMMAND} --ood other --method energy,inside.py:Inside,inside.py:Steepness --batch-size 7")
+    assert done.exit_code == 0, done.output
+    found = measured()
+    assert found["other", "inside-inside"] == pytest.approx(found["other", "energy"], abs=0.2)
+    assert ("other", "inside-steepness") in found
+
+
+def test_a_score_of_the_wrong_sign_is_named(folder: Path) -> None:
+    (folder / "inside.py").write_text(INSIDE)
+    done = bench(f"{COMMAND} --ood other --method inside.py:Backwards,inside.py:Forwards")
+    assert done.exit_code == 0, done.output
+    below = [method for (_, method), auroc in measured().items() if auroc < 50]
+    assert len(below) == 1
+    assert f"note: {below[0]} has an AUROC below 50 on every set: a larger score has to mean more" in done.stdout

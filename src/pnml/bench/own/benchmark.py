@@ -105,6 +105,10 @@ class OwnBenchmark:
         if isinstance(self.source, PictureSource):
             self.about["preparation"] = self.source.record()
         self.test = self.source.test(test)
+        if self.train.digest is not None and self.train.digest == self.test.digest:
+            raise ValueError(
+                f"--test {test} holds the samples of --ind {files.ind}: give others, that the network was not trained on"
+            )
 
     @property
     def checkpoint(self) -> str:
