@@ -107,7 +107,7 @@ class OwnBenchmark:
         self.test = self.source.test(test)
         if self.train.digest is not None and self.train.digest == self.test.digest:
             raise ValueError(
-                f"--test {test} holds the samples of --ind {files.ind}: give others, that the network was not trained on"
+                f"--test {test} holds the samples of --ind {files.ind}: give others, unseen by the network"
             )
 
     @property
