@@ -25,6 +25,8 @@ from pnml.report.model import ScoredSet
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pnml import Threshold
+
 FEATURES, CLASSES, SIDE = 8, 3, 4
 PARTS = "out.csv.parts"
 VALID = "../valid"
@@ -143,10 +145,10 @@ def make_files(folder: Path) -> None:
     np.savez(folder / "head.npz", weight=weight, bias=bias)
     save_file({"weight": weight, "bias": bias}, folder / "head.safetensors")
     detector = Detector(weight, bias).fit(rng.normal(size=(200, FEATURES)))
-    detector.calibrate(rng.normal(size=(60, FEATURES)))
+    threshold = detector.calibrate(rng.normal(size=(60, FEATURES)))
     detector.save(folder / "detector.safetensors")
     _write_parts(folder, detector)
-    _write_scores(folder, ids, rng)
+    _write_scores(folder, ids, rng, threshold)
     _write_results(folder / "results", rng)
     _write_pictures(folder, rng)
 
@@ -161,14 +163,14 @@ def _write_parts(folder: Path, detector: Detector) -> None:
     local.score(samples, detector, folder / "scored.csv", progress=False)
 
 
-def _write_scores(folder: Path, ids: list[str], rng: np.random.Generator) -> None:
+def _write_scores(folder: Path, ids: list[str], rng: np.random.Generator, threshold: Threshold) -> None:
     table = {
         "id": ids,
         "prediction": rng.integers(0, CLASSES, 30).tolist(),
         "probability": rng.random(30).tolist(),
         "regret": rng.random(30).tolist(),
-        "is_ood": [number % 5 == 0 for number in range(30)],
     }
+    table["is_ood"] = threshold.is_ood(table["regret"]).tolist()
     pq.write_table(pa.table(table), folder / "scores.parquet")
     lines = [
         ",".join(table),
