@@ -15,6 +15,7 @@ from pnml import Detector
 from pnml.bench.results import Result, Run, Scores
 from pnml.bench.saved_scores import SavedScores, save_scores, saved_scores_path
 from pnml.bench.store import ResultStore
+from pnml.core.monitor import Monitor
 from pnml.engines import local
 from pnml.engines.budget import within_budget
 from pnml.io.embeddings import open_embeddings
@@ -67,6 +68,7 @@ _SCORE = f"score {VALID}/detector.safetensors --embeddings {{}} --out out.csv"
 _CALIBRATE = "calibrate detector.safetensors --embeddings {}"
 _STREAM = f"score {VALID}/detector.safetensors --embeddings - --out out.csv <{{}}"
 _REPORT = "report {} --out out.html"
+_MONITOR = f"monitor {{}} --detector {VALID}/detector.safetensors --out out.html"
 _IMAGES = f"score {VALID}/guarded.safetensors --model made_here:create --weights {VALID}/model.safetensors"
 _RESULTS = ("tables --results results --out out", "leaderboard --results results --out out.md")
 
@@ -92,7 +94,7 @@ TARGETS = (
             "inspect detector.safetensors",
             f"score detector.safetensors --embeddings {VALID}/rows.npy --out out.csv",
             f"calibrate detector.safetensors --embeddings {VALID}/rows.npy",
-            f"report {VALID}/scores.csv --detector detector.safetensors --out out.html",
+            f"report {VALID}/scored.csv --detector detector.safetensors --out out.html",
         ),
     ),
     *(
@@ -103,6 +105,8 @@ TARGETS = (
     ),
     Target("scores.csv", (_REPORT.format("scores.csv"),)),
     Target("scores.parquet", (_REPORT.format("scores.parquet"),)),
+    *(Target(f"scored.{kind}", (_MONITOR.format(f"scored.{kind}"),)) for kind in ("csv", "parquet")),
+    Target("monitor.safetensors", (f"monitor {VALID}/scored.csv --state monitor.safetensors --out out.html",)),
     Target("classes.txt", (f"report {VALID}/scores.csv --classes classes.txt --out out.html",)),
     *(Target(f"results/{file}", (*_RESULTS, _REPORT.format("results")), ("results",)) for file in ("cells.csv",)),
     *(Target(f"results/{file}", _RESULTS, ("results",)) for file in ("runs.jsonl", "settings.jsonl")),
@@ -160,7 +164,9 @@ def _write_parts(folder: Path, detector: Detector) -> None:
     with store.lock():
         local.begin(store, samples, detector, ranges, by_layer=False, restart=False)
         local.score_rows(samples, ranges, detector, store)
-    local.score(samples, detector, folder / "scored.csv", progress=False)
+    for kind in ("csv", "parquet"):
+        local.score(samples, detector, folder / f"scored.{kind}", progress=False)
+    Monitor(detector, alpha=0.01).save(folder / "monitor.safetensors")
 
 
 def _write_scores(folder: Path, ids: list[str], rng: np.random.Generator, threshold: Threshold) -> None:

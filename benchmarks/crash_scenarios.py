@@ -25,12 +25,14 @@ class Scenario:
         beside: valid files and folders that it changes, copied into its folder.
         needs: a module without which it is left out.
         is_remote: its files are written by other processes, into the folder "out".
+        is_done_once: it refuses to run again once it is done.
     """
 
     words: str
     beside: tuple[str, ...] = ()
     needs: str = "pnml"
     is_remote: bool = False
+    is_done_once: bool = False
 
     @property
     def reason_to_skip(self) -> str:
@@ -57,8 +59,13 @@ SCENARIOS = {
     "score images of a table": Scenario(
         f"{_IMAGES} --images {VALID}/pictures.parquet --out out.parquet", ("made_here.py",)
     ),
-    "report": Scenario(f"report {VALID}/scores.csv --detector {VALID}/detector.safetensors --out out.html"),
+    "report": Scenario(f"report {VALID}/scored.csv --detector {VALID}/detector.safetensors --out out.html"),
     "report of results": Scenario(f"report {VALID}/results --out out.html"),
+    "monitor": Scenario(
+        f"monitor {VALID}/scored.csv --state monitor.safetensors --out out.html",
+        ("monitor.safetensors",),
+        is_done_once=True,
+    ),
     "tables": Scenario(f"tables --results {VALID}/results --out out"),
     "leaderboard": Scenario(f"leaderboard --results {VALID}/results --out out.md"),
     "export": Scenario(

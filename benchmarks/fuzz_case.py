@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from pnml.cli import app
 
+ANSWERED = (0, 3)  # done, and done with an alarm
 MOST_SECONDS = 10.0  # of the processor, which a busy machine does not lengthen
 MOST_MEMORY = 256 << 20  # over what the process has when the input begins
 MOST_SECONDS_OF_CLOCK = 300  # then something waits that never comes
@@ -80,13 +81,13 @@ class Case:
             wrong.append(f"took {memory >> 20} MB")
         if not isinstance(result.exception, SystemExit | None) or any(word in result.stderr for word in _UNFORESEEN):
             wrong.append(f"unforeseen: {result.exception!r} {result.stderr[:300]!r}")
-        elif result.exit_code:
+        elif result.exit_code not in ANSWERED:
             wrong += self._refusal(folder, before, result.stderr)
         else:
             wrong += self._answer(folder)
         faulthandler.cancel_dump_traceback_later()
         took = {"seconds": round(seconds, 1), "megabytes": memory >> 20}
-        return {"what": str(self), "refused": result.exit_code != 0, **took, "wrong": wrong}
+        return {"what": str(self), "refused": result.exit_code not in ANSWERED, **took, "wrong": wrong}
 
     def _refusal(self, folder: Path, before: dict[Path, bytes], said: str) -> list[str]:
         """Return what is wrong with a refusal: it names no file, or it changed or left files."""

@@ -110,3 +110,12 @@ def test_rounded_probabilities_pass() -> None:
     assert regret(np.array([0.33, 0.33, 0.335]), 0.5) > 0
     with pytest.raises(ValueError, match=r"got a sum of 0\.98"):
         regret(np.array([0.33, 0.33, 0.32]), 0.5)
+
+
+def test_only_logarithms_may_miss_the_sum_by_what_rounding_moves_them() -> None:
+    n_classes = 20_000
+    uniform = torch.full((n_classes,), -math.log(n_classes), dtype=torch.bfloat16)
+    assert abs(uniform.double().exp().sum() - 1) > 0.02  # of numbers near 10 that have eight bits
+    assert regret(uniform, 0.5, log=True).isfinite()
+    with pytest.raises(ValueError, match=r"got a sum of 1\.0[45]"):
+        regret(torch.full((n_classes,), 1.05 / n_classes, dtype=torch.bfloat16), 0.5)
