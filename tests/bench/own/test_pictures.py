@@ -214,6 +214,15 @@ class Inside:  # the energy, by running the network once more
     def score(self, samples):
         return -torch.cat([samples.network(x).detach() for x in samples.inputs()]).logsumexp(dim=1)
 
+class Layers(Inside):
+    needs_features = True
+
+    def score(self, samples):
+        return sum(features.sum(dim=1) for features in samples.features(samples.layers))
+
+class NoLayers(Layers):
+    needs_features = False
+
 class Steepness(Inside):  # needs gradients
     def score(self, samples):
         found = []
@@ -240,6 +249,20 @@ def test_methods_may_run_the_network_and_take_gradients(folder: Path) -> None:
     found = measured()
     assert found["other", "inside-inside"] == pytest.approx(found["other", "energy"], abs=0.2)
     assert ("other", "inside-steepness") in found
+
+
+def test_methods_that_ask_for_features_get_those_of_earlier_layers(folder: Path) -> None:
+    (folder / "inside.py").write_text(INSIDE)
+    done = bench(f"{COMMAND} --ood other --method inside.py:NoLayers")
+    assert "write needs_features = True into the class of the method" in done.stderr
+    done = bench(f"{COMMAND} --ood other --method inside.py:Layers")
+    assert done.exit_code == 0, done.output
+    guard = pnml.guard(network()).fit([prepared(read_pictures("photos/train"))], progress=False)
+    sums = []
+    for name in ("photos/test", "other"):
+        features = guard.run((prepared(read_pictures(name)),), {}).features
+        sums.append(np.sum([layer.sum(dim=1).detach().numpy() for layer in features], axis=0))
+    assert measured()["other", "inside-layers"] == pytest.approx(auroc(*sums), abs=0.2)
 
 
 def test_a_score_of_the_wrong_sign_is_named(folder: Path) -> None:

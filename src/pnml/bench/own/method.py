@@ -1,7 +1,8 @@
 """A method of one's own: any class with ``fit(train)`` and ``score(samples)``, both given a view of a set.
 
 A view has ``embeddings`` (n, M), ``logits`` (n, C), ``labels`` (n,) or None, the ``network`` with its ``head``, and
-``inputs()``, the batches that go into the network. Scores are larger for samples that are more out-of-distribution.
+``inputs()``, the batches that go into the network; in a class with ``needs_features = True`` also ``features(layers)``
+of its earlier ``layers``. Scores are larger for samples that are more out-of-distribution.
 """
 
 from __future__ import annotations
@@ -115,4 +116,5 @@ def own_method(spec: str) -> type[OwnMethod]:
     name = name_of_code(spec)
     if name in {*ALL_METHODS, *GROUPS}:
         raise ValueError(f"--method {spec!r} gives its results the name {name!r}, which is taken: rename the class")
-    return type(code.value.__name__, (OwnMethod,), {"name": name, "code": code, "__doc__": code.value.__doc__})
+    about = {"name": name, "code": code, "needs_features": bool(getattr(code.value, "needs_features", False))}
+    return type(code.value.__name__, (OwnMethod,), {**about, "__doc__": code.value.__doc__})

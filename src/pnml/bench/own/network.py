@@ -43,6 +43,7 @@ class OwnNetwork(Network):
         self.eval()
         self._guarded = GuardedModel(self.model, head=head_layer, layers="auto" if with_layers else "last")
         self._what = what
+        self.with_layers = with_layers
         self._head: nn.Linear | None = None
 
     @property

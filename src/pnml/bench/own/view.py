@@ -62,6 +62,8 @@ class OwnView(View):
     @cached_property
     def layers(self) -> tuple[Layer, ...]:
         """The layers that a guard with ``layers="auto"`` would choose, found with the first batch."""
+        if not self.network.with_layers:
+            raise ValueError("earlier layers were not read: write needs_features = True into the class of the method")
         _ = self.outputs
         return self.network.layers
 
