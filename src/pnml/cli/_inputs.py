@@ -89,14 +89,15 @@ WeightsOption = Annotated[
         "--weights", help="The model's .safetensors; by default the factory's own weights.", exists=True, dir_okay=False
     ),
 ]
-_KEPT = "A detector keeps it, so only `pnml fit` needs it."
-SizeOption = Annotated[
-    int | None, typer.Option("--size", help=f"Resize images to this many pixels a side. {_KEPT}", min=1)
-]
-MeanOption = Annotated[str | None, typer.Option("--mean", help=f"Channel means in [0, 1], as 0.49,0.48,0.45. {_KEPT}")]
-StdOption = Annotated[
-    str | None, typer.Option("--std", help=f"Channel standard deviations, as 0.25,0.24,0.26. {_KEPT}")
-]
+_KEPT = "A detector keeps it: not needed where one is given."
+SIZE_HELP = f"Resize images to this many pixels a side. {_KEPT}"
+MEAN_HELP = f"Channel means in [0, 1], as 0.49,0.48,0.45. {_KEPT}"
+STD_HELP = f"Channel standard deviations, as 0.25,0.24,0.26. {_KEPT}"
+HEAD_HELP = "The last layer's weight and bias, .npz or .safetensors, where there are embeddings and no model."
+HEAD_LAYER_HELP = "The name of the model's last layer, if it is not found automatically."
+SizeOption = Annotated[int | None, typer.Option("--size", help=SIZE_HELP, min=1)]
+MeanOption = Annotated[str | None, typer.Option("--mean", help=MEAN_HELP)]
+StdOption = Annotated[str | None, typer.Option("--std", help=STD_HELP)]
 BatchSizeOption = Annotated[int, typer.Option("--batch-size", help="Images that go through the model at once.", min=1)]
 StrictOption = Annotated[
     bool, typer.Option("--strict", help="Stop at an image that does not decode, instead of skipping it.")

@@ -12,6 +12,7 @@ from rich.table import Table
 from pnml.backend.extras import require
 from pnml.cli._app import Facts
 from pnml.cli._errors import Refused, if_interrupted
+from pnml.cli._inputs import HEAD_HELP, HEAD_LAYER_HELP, MEAN_HELP, SIZE_HELP, STD_HELP
 from pnml.cli._network_options import CheckpointOption, DeviceOption, LimitOption
 from pnml.cli._own import Given, load_methods
 
@@ -104,18 +105,12 @@ def bench(
     test: Annotated[
         str | None, typer.Option(help="The in-distribution test set, a path like that of --ind.", rich_help_panel=_OWN)
     ] = None,
-    size: Annotated[
-        int | None, typer.Option(help="Resize pictures to this many pixels a side.", min=1, rich_help_panel=_OWN)
-    ] = None,
-    mean: Annotated[
-        str | None, typer.Option(help="Channel means in [0, 1], as 0.49,0.48,0.45.", rich_help_panel=_OWN)
-    ] = None,
-    std: Annotated[
-        str | None, typer.Option(help="Channel standard deviations, as 0.25,0.24,0.26.", rich_help_panel=_OWN)
-    ] = None,
+    size: Annotated[int | None, typer.Option(help=SIZE_HELP, min=1, rich_help_panel=_OWN)] = None,
+    mean: Annotated[str | None, typer.Option(help=MEAN_HELP, rich_help_panel=_OWN)] = None,
+    std: Annotated[str | None, typer.Option(help=STD_HELP, rich_help_panel=_OWN)] = None,
     head_layer: Annotated[
         str | None,
-        typer.Option(help="The name of the last layer, if it is not found automatically.", rich_help_panel=_OWN),
+        typer.Option(help=HEAD_LAYER_HELP, rich_help_panel=_OWN),
     ] = None,
     column: Annotated[
         str | None,
@@ -124,7 +119,7 @@ def bench(
     head: Annotated[
         Path | None,
         typer.Option(
-            help="The last layer's weight and bias, .npz or .safetensors, for sets of embeddings instead of a --model.",
+            help=HEAD_HELP,
             exists=True,
             dir_okay=False,
             rich_help_panel=_OWN,

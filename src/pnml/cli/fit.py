@@ -27,7 +27,7 @@ def fit(
     head: Annotated[
         Path | None,
         typer.Option(
-            help="With --embeddings: the last layer's weight and bias, .npz or .safetensors.",
+            help=options.HEAD_HELP,
             exists=True,
             dir_okay=False,
         ),
@@ -36,9 +36,7 @@ def fit(
     images: options.ImagesOption = None,
     model: options.ModelOption = None,
     weights: options.WeightsOption = None,
-    head_layer: Annotated[
-        str | None, typer.Option(help="With --images: the name of the last layer, if it is not found automatically.")
-    ] = None,
+    head_layer: Annotated[str | None, typer.Option(help=options.HEAD_LAYER_HELP)] = None,
     layers: Annotated[
         str,
         typer.Option(
