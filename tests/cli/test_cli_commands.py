@@ -159,7 +159,7 @@ def test_score_keeps_the_ids_of_the_file(files: Files) -> None:
 def test_inspect_prints_what_the_file_holds(files: Files) -> None:
     path = files.fitted()
     said = succeeds("inspect", path)
-    assert "pnml.detector 3, written by pnml" in said
+    assert "pnml.detector 4, written by pnml" in said
     assert f"{FEATURES} features to {CLASSES} classes, digest {Detector.load(path).head_digest[:12]}" in said
     assert "fitted on  300 rows of mean norm" in said
     assert f"rank       5 of {FEATURES}" in said
