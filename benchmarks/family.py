@@ -1,4 +1,4 @@
-"""What ``text.py``, ``imagenet.py``, ``tabular.py`` and ``audio.py`` share: outputs of a classifier, every method's score, the record.
+"""What the programs of a family (text, pictures, tables, sound) share: outputs, the score of every method, the record.
 
 A record holds one entry a task, "NAME/SEED", with the AUROC and the FPR at TPR 95% of every method on every OOD set, in
 percent. A program that is started again leaves out the tasks that the record has.

@@ -1,4 +1,4 @@
-"""Write the tables of ``docs/families.md`` from the records of ``text.py``, ``imagenet.py``, ``tabular.py`` and ``audio.py``.
+"""Write the tables of ``docs/families.md`` from the records of ``text.py``, ``tabular.py`` and ``audio.py``.
 
     python benchmarks/family_tables.py
 
@@ -19,7 +19,7 @@ from pnml.backend.files import atomic_path
 from pnml.bench.layout import markdown_table
 from pnml.bench.ood_data import needs_no_ood_data
 
-FAMILIES = ("text", "imagenet", "tabular", "audio")
+FAMILIES = ("text", "tabular", "audio")
 COLUMNS = ("Method", "Needs no OOD data", "Near AUROC", "Far AUROC", "Mean AUROC", "Near FPR@95", "Far FPR@95")
 
 
