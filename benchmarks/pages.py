@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import page_boards
 import page_digits
 import page_paper
+import page_uses
 
 from pnml.backend.files import atomic_path
 from pnml.bench.store import ResultStore
@@ -54,6 +55,11 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "second-weak": page_boards.second_weak,
     "digits-flagged": lambda: page_digits.flagged(RESULTS),
     "digits-calibrated": lambda: page_digits.calibrated(RESULTS),
+    "uses-selective": lambda: page_uses.selective(RESULTS),
+    "uses-calibration": lambda: page_uses.calibration(RESULTS),
+    "uses-adversarial": lambda: page_uses.adversarial(RESULTS),
+    "uses-labelling": lambda: page_uses.labelling(RESULTS),
+    "uses-ahead": lambda: page_uses.ahead(RESULTS),
 }
 """What stands in the blocks, by name."""
 

@@ -1,0 +1,82 @@
+"""The numbers of ``benchmarks/uses.py``, for the pages."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from pnml.bench.layout import markdown_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROBABILITY = "1 - largest probability"
+SCORES = (PROBABILITY, "regret, natural", "regret, auto", "regret, paper")
+STRATEGIES = ("random", "entropy", *SCORES[:1], "regret, auto", "regret, natural", "regret, paper")
+
+
+def selective(folder: Path) -> str:
+    """Return areas under risk and coverage, the excess in parentheses, and the coverage at a risk of 1 %."""
+    found = _record(folder)["selective"]
+    lines = [("score", *(name.replace(" and 2000 of", ", with 2,000 of") for name in found))]
+    for score in SCORES:
+        cells = [
+            f"{one[score]['aurc']:.2f} ({one[score]['excess_aurc']:.2f}), {one[score]['coverage_at_risk']['0.01']:.1f}%"
+            for one in found.values()
+        ]
+        lines.append((_words(score), *cells))
+    return markdown_table(lines)
+
+
+def calibration(folder: Path) -> str:
+    """Return losses and calibration errors of p and of q."""
+    lines = [("", "log-loss", "Brier", "ECE, equal width", "ECE, equal mass", "accuracy")]
+    for name, one in sorted(_record(folder)["calibration"].items(), key=lambda item: item[1]["log_loss"]):
+        losses = f"{one['log_loss']:.4f}", f"{one['brier']:.4f}"
+        shares = [f"{one[part]:.2f}%" for part in ("ece_width", "ece_mass", "accuracy")]
+        lines.append((name, *losses, *shares))
+    return markdown_table(lines)
+
+
+def adversarial(folder: Path) -> str:
+    """Return the AUROC of each score for each attack."""
+    attacks = {name: one for name, one in _record(folder)["adversarial"].items() if isinstance(one, dict)}
+    lines = [("", *(name.replace("fgsm", "FGSM").replace("pgd", "PGD") for name in attacks))]
+    lines.append(("accuracy after the attack", *(f"{one['accuracy']:.1f}%" for one in attacks.values())))
+    lines += [(_words(score), *(f"{one['auroc'][score]:.1f}" for one in attacks.values())) for score in SCORES]
+    return markdown_table(lines)
+
+
+def labelling(folder: Path) -> str:
+    """Return the mean test accuracy over rounds and seeds of every strategy."""
+    found = _settings(folder)
+    lines = [("", *found)]
+    plans = [one["plan"] for one in found.values()]
+    lines.append(("labels, first to last", *(f"{p['start']} to {p['start'] + p['k'] * p['rounds']}" for p in plans)))
+    lines += [(_words(name), *(f"{one[name]['height']:.1f}" for one in found.values())) for name in STRATEGIES]
+    return markdown_table(lines)
+
+
+def ahead(folder: Path) -> str:
+    """Return how far the regret is ahead of other strategies, with standard errors over seeds."""
+    found = _settings(folder)
+    lines = [("points ahead, mean ± standard error", *found)]
+    pairs = (("regret, auto", "random"), ("regret, auto", PROBABILITY), ("regret, natural", "random"))
+    for one, other in pairs:
+        gains = [setting[one]["ahead_of"][other] for setting in found.values()]
+        shown = [f"{gain['mean']:+.1f} ± {gain['standard_error']:.1f}".replace("-", "−") for gain in gains]
+        lines.append((f"{_words(one)}, of {_words(other)}", *shown))
+    return markdown_table(lines)
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    return {name: one for name, one in _record(folder)["acquisition"].items() if isinstance(one, dict)}
+
+
+def _words(name: str) -> str:
+    return name.replace("1 - ", "1 − ")
+
+
+def _record(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "uses-cpu.json").read_text(encoding="utf-8"))
+    return found
