@@ -166,6 +166,23 @@ def trainings(results: Sequence[Result]) -> str:
     return markdown_table(lines)
 
 
+def gram_counts(folder: Path) -> str:
+    """Return how many samples Gram and Gram+pNML flag, beside the counts that the paper prints."""
+    found = json.loads((folder / "gram-vs-pnml.json").read_text(encoding="utf-8"))
+    heads = ("", "OOD flagged by pNML only", "OOD flagged by Gram only", "IND flagged with pNML", "IND flagged by Gram")
+    lines = [heads, ("paper: LSUN (C), 10,000 and 10,000", "473", "76", "891", "1,205")]
+    samples = f"{label(found['ood'])}, {found['samples']['ood']:,} and {found['samples']['ind']:,}"
+    for words, one in (
+        (f"here: {samples}", found),
+        ("at the paper's thresholds", found.get("at_thresholds_of_the_paper")),
+    ):
+        if one is not None:
+            only, refused = one["ood_caught_only_by"], one["ind_refused"]
+            numbers = only["plus_pnml"], only["alone"], refused["plus_pnml"], refused["alone"]
+            lines.append((words, *(f"{number:,}" for number in numbers)))
+    return markdown_table(lines)
+
+
 def _cells(results: Iterable[Result]) -> list[Cell]:
     return [cell for table in build_tables(Sources(results)) for cell in table.cells]
 

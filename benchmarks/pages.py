@@ -45,6 +45,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "paper-differences": lambda: page_paper.summary_of_differences(results(), RESULTS),
     "paper-arithmetics": lambda: page_paper.arithmetics(results()),
     "paper-near": lambda: page_paper.near(results()),
+    "gram-counts": lambda: page_paper.gram_counts(RESULTS),
     "trainings": lambda: page_paper.trainings(results()),
     "boards": lambda: page_boards.table(results()),
     "boards-short": lambda: page_boards.short_table(results()),
