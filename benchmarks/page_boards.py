@@ -6,6 +6,7 @@ import json
 from collections import defaultdict
 from pathlib import Path
 from statistics import fmean, stdev
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from pnml.bench.layout import markdown_table
@@ -42,7 +43,7 @@ def leaderboards(results: Sequence[Result]) -> str:
 
 def table(results: Sequence[Result]) -> str:
     """Return a line for each network: today's default, the best peers, and the default without earlier layers."""
-    heads = ("network", "accuracy", "**pnml**", "best peer", "best on layers", "MSP", "pnml-last", "paper's form")
+    heads = ("network", "accuracy", "pnml", "best peer", "best on layers", "MSP", "pnml-last", "paper's form")
     accuracy = {f"{label(one.model)}, {label(one.ind)}": one.accuracy for one in results if one.study == STUDY}
     lines, means = [heads], []
     if not _boards(results):
@@ -53,8 +54,8 @@ def table(results: Sequence[Result]) -> str:
         single, layers = (_best(board, layers=layers) for layers in (False, True))
         ours, msp, last, paper = map(_shown, chosen)
         name = _network(board)
-        row = name, _shown(accuracy[name]), f"**{ours}**", _named(single), _named(layers), msp, last, paper
-        lines.append(row)
+        leaders = _bold([ours, _named(single), _named(layers)])
+        lines.append((name, _shown(accuracy[name]), *leaders, msp, last, paper))
         means.append([chosen[0], single and single.overall, layers and layers.overall, *chosen[1:]])
     columns = [[value for value in column if value is not None] for column in zip(*means, strict=True)]
     lines.append((f"mean of {len(means)} ± standard error", "", *(_mean(column) for column in columns)))
@@ -84,27 +85,30 @@ def words(results: Sequence[Result]) -> str:
             if ours is not None and best is not None and best.overall is not None:
                 found.append(ours - best.overall)
     first, also = (sum(gain > 0 for gain in found) for found in gains.values())
-    ahead, beside = (_mean(found, sign=True) for found in gains.values())
+    ahead, beside = map(_lead, gains.values())
     text = (
         f"The default leads the best peer *of that network* that sees embeddings alone on {first} of {len(boards)} "
-        f"networks, by {ahead} points on average (± standard error over networks)"
+        f"networks; it is {ahead} it on average (± standard error over networks)."
     )
-    return text + (f", and the best that sees the same layers on {also}, by {beside}." if gains[True] else ".")
+    if gains[True]:
+        text += f" It leads the best that sees the same layers on {also}, and is {beside} it on average."
+    return fill(text, 120)
 
 
 def near_and_far(results: Sequence[Result]) -> str:
     """Return AUROCs on near and far sets: today's default, without earlier layers, the paper's form, MSP or Energy."""
     if not _boards(results):
         return NOT_YET
-    heads = ("network", "near: **pnml**", "near: last", "near: paper", "near: MSP or Energy")
-    lines = [(*heads, "far: **pnml**", "far: last", "far: paper", "far: MSP or Energy")]
+    heads = ("network", "near: pnml", "near: last", "near: paper", "near: MSP or Energy")
+    lines = [(*heads, "far: pnml", "far: last", "far: paper", "far: MSP or Energy")]
     for board in _boards(results):
         by_method = {one.method: one for one in board.standings}
         row = [_network(board)]
         for part in ("near", "far"):
             values = [getattr(by_method.get(name), part, None) for name in ("pnml", "pnml-last", "pnml-paper")]
             both = [getattr(by_method[name], part) for name in ("baseline", "energy")]
-            row += [*map(_shown, values), _shown(max((value for value in both if value is not None), default=None))]
+            confident = max((value for value in both if value is not None), default=None)
+            row += _bold([*map(_shown, values), _shown(confident)])
         lines.append(tuple(row))
     return markdown_table(lines)
 
@@ -126,17 +130,18 @@ def second_words() -> str:
     single = max((one for one in peers if one not in LAYER_PEERS), key=lambda one: fmean(means[one]))
     layers = max((one for one in peers if one in LAYER_PEERS), key=lambda one: fmean(means[one]))
     ahead = {one: [a - b for a, b in zip(means["pnml"], means[one], strict=True)] for one in (single, layers)}
-    above, beside = (_mean(ahead[one], sign=True) for one in (single, layers))
-    return (
-        f"Tested once on {len(trained)} networks trained for that, three seeds each: mean AUROC {_mean(means['pnml'])} "
-        f"over near and far sets, {above} points (± standard error over networks) from the best peer that sees "
-        f"embeddings alone, {single}, and {beside} from the best that sees the same layers, {layers}."
+    above, beside = (_lead(ahead[one]) for one in (single, layers))
+    text = (
+        f"Tested once on {len(trained)} networks trained for that, three seeds each: the mean AUROC over near and far "
+        f"sets is {_mean(means['pnml'])} (± standard error over networks). That is {above} the best peer that sees "
+        f"embeddings alone, {single}, and {beside} the best that sees the same layers, {layers}."
     )
+    return fill(text, 120)
 
 
 def second_table() -> str:
     """Return a line for each network of that study."""
-    lines = [("network", "accuracy", "**pnml**", "best peer", "best on layers", "MSP", "pnml-last", "paper's form")]
+    lines = [("network", "accuracy", "pnml", "best peer", "best on layers", "MSP", "pnml-last", "paper's form")]
     for name, runs in second().items():
         peers = [method for method in runs[0]["auroc_tnr"] if method not in OURS]
         best = [
@@ -146,7 +151,8 @@ def second_table() -> str:
         chosen = [f"{_auroc(runs, one):.1f} ({one})" for one in best]
         others = [f"{_auroc(runs, one):.1f}" for one in ("msp", "pnml-last", "pnml-paper")]
         accuracy = fmean(run["accuracy"] for run in runs)
-        lines.append((name.replace("_", ", "), f"{accuracy:.1f}", f"**{_auroc(runs, 'pnml'):.1f}**", *chosen, *others))
+        leaders = _bold([f"{_auroc(runs, 'pnml'):.1f}", *chosen])
+        lines.append((name.replace("_", ", "), f"{accuracy:.1f}", *leaders, *others))
     return markdown_table(lines)
 
 
@@ -173,6 +179,12 @@ def _auroc(runs: list[Network], method: str, sets: Sequence[str] | None = None) 
     return fmean(fmean(run["auroc_tnr"][method][name][0] for name in sets or run["auroc_tnr"][method]) for run in runs)
 
 
+def _bold(texts: list[str]) -> list[str]:
+    """Mark the texts that begin with the largest number."""
+    numbers = [float(text.split(" ")[0]) if text != "–" else 0.0 for text in texts]
+    return [f"**{text}**" if number == max(numbers) > 0 else text for text, number in zip(texts, numbers, strict=True)]
+
+
 def _network(board: Board) -> str:
     """Return the name of a board's network without that of its weights."""
     return ", ".join(board.title.split(", ")[:2])
@@ -191,9 +203,15 @@ def _shown(value: float | None) -> str:
     return "–" if value is None else f"{value:.1f}"
 
 
-def _mean(values: Sequence[float], *, sign: bool = False) -> str:
+def _mean(values: Sequence[float]) -> str:
     """Return a mean with its standard error."""
     if not values:
         return "–"
     error = f" ± {stdev(values) / len(values) ** 0.5:.1f}" if len(values) > 1 else ""
-    return f"{fmean(values):{'+' if sign else ''}.1f}{error}"
+    return f"{fmean(values):.1f}{error}"
+
+
+def _lead(gains: Sequence[float]) -> str:
+    """Return a mean gain in words."""
+    size = _mean([gain if fmean(gains) >= 0 else -gain for gain in gains]) if gains else "–"
+    return f"{size} points {'above' if gains and fmean(gains) >= 0 else 'below'}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from dataclasses import astuple
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pnml.bench.layout import markdown_table
@@ -50,7 +51,7 @@ def tables(results: Sequence[Result]) -> str:
 def counts(results: Sequence[Result]) -> str:
     """Return how many cells were measured, and on what."""
     found = count(build_tables(Sources(results)))
-    return "\n\n".join([str(found), *found.differences])
+    return "\n\n".join(fill(text, 120) for text in (str(found), *found.differences))
 
 
 def agreement(results: Sequence[Result]) -> str:
