@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import page_boards
 import page_digits
 import page_paper
+import page_speed
 import page_uses
 
 from pnml.backend.files import atomic_path
@@ -56,6 +57,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "second-weak": page_boards.second_weak,
     "digits-flagged": lambda: page_digits.flagged(RESULTS),
     "digits-calibrated": lambda: page_digits.calibrated(RESULTS),
+    "guard-overhead": lambda: page_speed.guard_overhead(RESULTS),
     "uses-selective": lambda: page_uses.selective(RESULTS),
     "uses-calibration": lambda: page_uses.calibration(RESULTS),
     "uses-adversarial": lambda: page_uses.adversarial(RESULTS),

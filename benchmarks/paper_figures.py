@@ -46,7 +46,9 @@ def main() -> None:
     for name in args.only or FIGURES:
         files = [args.scores / f"{file}.safetensors" for file in FIGURES[name]]
         if absent := [str(file) for file in files if not file.exists()]:
-            print(f"{name}: not drawn, without {', '.join(absent)}")
+            print(f"{name}: without {', '.join(absent)}")
+        files = [file for file in files if file.exists()]
+        if not files:
             continue
         with tempfile.TemporaryDirectory() as folder:
             words = [word for file in files for word in ("--scores", str(file))]

@@ -30,7 +30,7 @@ def draw(comparisons: Sequence[Comparison]) -> Figure:
     """
     columns = 2 if len(comparisons) == 4 else min(len(comparisons), 3)
     rows = -(-len(comparisons) // columns)
-    figure = new_figure(3.6 * columns, 3.2 * rows)
+    figure = new_figure(4.2 * columns, 3.2 * rows)
     panels: Any = figure.subplots(rows, columns, squeeze=False, sharex=True)
     for axes in panels.flat[len(comparisons) :]:
         axes.remove()
