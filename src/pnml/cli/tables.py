@@ -12,6 +12,7 @@ from rich.text import Text
 
 from pnml.backend.files import atomic_path
 from pnml.bench.layout import OURS, header, lines, notes
+from pnml.bench.paper import REMADE
 from pnml.bench.render import Format, render
 from pnml.bench.store import ResultStore, load_study
 from pnml.bench.table_counts import count
@@ -56,7 +57,7 @@ def tables(
     sources = Sources(ResultStore(results).load(), chosen_study, "" if retrained == chosen_study else retrained)
     name_others(results, study, chosen_study, base_study)
     built = build_tables(sources)
-    of_paper = {cell.paper.key for one in built for cell in one.cells}
+    of_paper = _known_keys(built)
     if not sources.keys & of_paper:
         names = ", ".join(sorted({key[0] for key in sources.keys})[:5])
         raise ValueError(
@@ -81,6 +82,12 @@ def tables(
         typer.echo(render(chosen, form or Format.MARKDOWN), nl=False)
     tables_of_cells = {table.name: [_as_facts(cell) for cell in table.cells] for table in chosen}
     return {"study": chosen_study, "counts": counts, "tables": tables_of_cells, "out": written}
+
+
+def _known_keys(tables: list[Table]) -> set[tuple[str, ...]]:
+    """Return the keys of results that the paper has cells for, also by the names of sets made anew."""
+    keys = {cell.paper.key for table in tables for cell in table.cells}
+    return keys | {(model, ind, REMADE[ood], method) for model, ind, ood, method in keys if ood in REMADE}
 
 
 def _as_facts(cell: Cell) -> Facts:
