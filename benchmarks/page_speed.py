@@ -1,4 +1,4 @@
-"""The numbers of ``benchmarks/speed_guard.py``, for the pages."""
+"""The numbers of ``benchmarks/speed.py`` and ``benchmarks/speed_guard.py``, for the pages."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pnml.report.labels import label
 if TYPE_CHECKING:
     from pathlib import Path
 
+AIMS = {1: "1.0", 32: "1.5"}  # 2.0 for larger batches
 RECORDS = ("speed-guard-h200.json", "speed-guard-cpu.json")
 
 
@@ -26,3 +27,14 @@ def guard_overhead(folder: Path) -> str:
             times = f"{one['plain, ms']:,.1f}", f"{one['guarded, ms']:,.1f}"
             lines.append((machine, label(one["network"]), str(one["watched"]), *times, adds))
     return markdown_table(lines)
+
+
+def beside_the_peer(folder: Path) -> str:
+    """Return the CPU time of the peer divided by ours, for scoring and for fitting."""
+    record = json.loads((folder / "speed-cpu.json").read_text(encoding="utf-8"))
+    scoring = record["scoring"]
+    lines = [("batch", *(f"{one['batch']:,}" for one in scoring))]
+    lines += [(f"`{name}`", *(f"{one[name]['median']:.2f}" for one in scoring)) for name in ("score", "detector(x)")]
+    lines.append(("aim", *(AIMS.get(one["batch"], "2.0") for one in scoring)))
+    sums, ready = (record[name]["median"] for name in ("fit", "fit, ready to score"))
+    return f"{markdown_table(lines)}\n\nFitting: {sums:.2f} for the sums (aim 1.4), and {ready:.2f} with the decompositions."

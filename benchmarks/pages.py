@@ -57,6 +57,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "second-weak": page_boards.second_weak,
     "digits-flagged": lambda: page_digits.flagged(RESULTS),
     "digits-calibrated": lambda: page_digits.calibrated(RESULTS),
+    "speed": lambda: page_speed.beside_the_peer(RESULTS),
     "guard-overhead": lambda: page_speed.guard_overhead(RESULTS),
     "uses-selective": lambda: page_uses.selective(RESULTS),
     "uses-calibration": lambda: page_uses.calibration(RESULTS),
