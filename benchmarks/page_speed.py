@@ -37,4 +37,5 @@ def beside_the_peer(folder: Path) -> str:
     lines += [(f"`{name}`", *(f"{one[name]['median']:.2f}" for one in scoring)) for name in ("score", "detector(x)")]
     lines.append(("aim", *(AIMS.get(one["batch"], "2.0") for one in scoring)))
     sums, ready = (record[name]["median"] for name in ("fit", "fit, ready to score"))
-    return f"{markdown_table(lines)}\n\nFitting: {sums:.2f} for the sums (aim 1.4), and {ready:.2f} with the decompositions."
+    fitting = f"Fitting: {sums:.2f} for the sums (aim 1.4), and {ready:.2f} with the decompositions."
+    return f"{markdown_table(lines)}\n\n{fitting}"
