@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+CHECKS_AND_COPIES = {"strict", "copy"}  # of zip and astype: what they are given decides about no answer
 SPEED_ONLY = {"_SMALL", "_BLOCK", "_FEW_ROWS", "_FEW_REMOTE_ROWS", "_block_width", "_decomposing"}  # no answer changes
 
 SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
@@ -82,7 +83,10 @@ def changed(node: ast.AST) -> ast.AST | None:
 
 
 def places(node: ast.AST) -> Iterator[tuple[ast.AST, str, int | None]]:
-    """Yield where code stands that may be changed, as (parent, field, index): no annotations, messages or speed."""
+    """Yield where code stands that may be changed, as (parent, field, index).
+
+    Left alone are annotations, messages, what only decides about speed, and the two ways to name a last axis.
+    """
     for name, value in ast.iter_fields(node):
         if name in {"annotation", "returns", "type_comment", "decorator_list"}:
             continue
@@ -91,7 +95,10 @@ def places(node: ast.AST) -> Iterator[tuple[ast.AST, str, int | None]]:
                 continue
             if _name_of(child) in SPEED_ONLY | {"TYPE_CHECKING", "warnings"}:
                 continue
-            yield node, name, index if isinstance(value, list) else None
+            if isinstance(child, ast.keyword) and child.arg in CHECKS_AND_COPIES:
+                continue
+            if not (isinstance(child, ast.UnaryOp) and getattr(node, "arg", "") == "axis"):
+                yield node, name, index if isinstance(value, list) else None
             yield from places(child)
 
 

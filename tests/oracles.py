@@ -102,12 +102,12 @@ def about_class_means(
     logits = at[0] * asked[0] @ weight.T + at[1]
     guessed = logits.argmax(axis=1) if guessed is None else guessed
     everyone, anyone = np.zeros(len(labels), dtype=int), np.zeros(len(guessed), dtype=int)
-    h, typical = _leverage(rows[0], labels, asked[0], guessed, ridge=ridges[0], n_classes=len(bias))
-    background, of_all = _leverage(rows[0], everyone, asked[0], anyone, ridge=ridges[1], n_classes=1)
+    h, typical = leverages_about_means(rows[0], labels, asked[0], guessed, ridge=ridges[0], n_classes=len(bias))
+    background, of_all = leverages_about_means(rows[0], everyone, asked[0], anyone, ridge=ridges[1], n_classes=1)
     own = 0.3 * np.sqrt(h / np.median(typical)) * h / background
     pairs = [(h, typical), (background, of_all)]
     for layer, of_x, ridge in zip(rows[1:], asked[1:], ridges[2:], strict=True):
-        pairs.append(_leverage(layer, labels, of_x, guessed, ridge=ridge, n_classes=len(bias)))
+        pairs.append(leverages_about_means(layer, labels, of_x, guessed, ridge=ridge, n_classes=len(bias)))
     first, second, *others = _excess(*(np.stack(part) for part in zip(*pairs, strict=True)))
     shares = [own + first + second, *others]
     leverage = np.sum(shares, axis=0)
@@ -146,7 +146,7 @@ def _directions(rows: Matrix) -> Matrix:
     return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
 
-def _leverage(
+def leverages_about_means(
     rows: Matrix, labels: Matrix, x: Matrix, guessed: Matrix, *, ridge: float, n_classes: int
 ) -> tuple[Matrix, Matrix]:
     """Give the leverages of x about the means of the guessed classes, and those of training rows without each."""

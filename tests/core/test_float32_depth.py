@@ -134,3 +134,23 @@ def test_scores_have_gradients_in_every_layer() -> None:
                 moved.append(detector.score(at[0], features=at[1:])[0])
             slope = (moved[0] - moved[1]) / 2e-6
             assert float(layer.grad[0, column]) == pytest.approx(slope, rel=1e-3, abs=1e-6)
+
+
+@pytest.mark.parametrize("apart", [1e-2, 1e-3, 1e-4, 1e-5, 1e-6])
+@pytest.mark.parametrize("layer", [0, 1])
+def test_rows_that_float32_cannot_tell_apart_are_not_trusted(apart: float, layer: int) -> None:
+    """One layer hardly varies: what is left after its mean is subtracted is rounding, the more the less it varies."""
+    rng = np.random.default_rng(0)
+    train, fresh = ([rng.normal(size=(400, width)) for width in (12, 9)] for _ in range(2))
+    middle: Matrix = rng.normal(size=train[layer].shape[1])
+    train[layer], fresh[layer] = middle + apart * train[layer], middle + 3 * apart * fresh[layer]
+    weight: Matrix = rng.normal(size=(4, 12))
+    if layer == 0:  # a head that tells these rows apart
+        weight = (weight - np.outer(weight @ middle, middle) / (middle @ middle)) / apart
+    detector = Detector(weight).fit(train[0], features=train[1:])
+    rows = np.hstack(fresh).astype(np.float32)
+    exact = np.asarray(detector._fitted_scorers[0].regret(rows, EPS))
+    found, trusted = Float32Scorer(detector.model).score(rows, EPS)
+    is_off = np.abs(found - exact) > LARGEST_ERROR * exact
+    assert is_off.any() or apart > 1e-6
+    assert not (is_off & trusted).any()
