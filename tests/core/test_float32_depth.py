@@ -142,9 +142,9 @@ def test_rows_that_float32_cannot_tell_apart_are_not_trusted(apart: float, layer
     """One layer hardly varies: what is left after its mean is subtracted is rounding, the more the less it varies."""
     rng = np.random.default_rng(0)
     train, fresh = ([rng.normal(size=(400, width)) for width in (12, 9)] for _ in range(2))
-    middle: Matrix = rng.normal(size=train[layer].shape[1])
+    middle = np.asarray(rng.normal(size=train[layer].shape[1]))
     train[layer], fresh[layer] = middle + apart * train[layer], middle + 3 * apart * fresh[layer]
-    weight: Matrix = rng.normal(size=(4, 12))
+    weight = np.asarray(rng.normal(size=(4, 12)))
     if layer == 0:  # a head that tells these rows apart
         weight = (weight - np.outer(weight @ middle, middle) / (middle @ middle)) / apart
     detector = Detector(weight).fit(train[0], features=train[1:])

@@ -116,7 +116,8 @@ def test_a_graph_has_the_same_head(name: str) -> None:
     guard = fitted(case, name, layers="last").eval()
     shapes = {"args": ({0: torch.export.Dim.DYNAMIC},)}
     with torch.no_grad():
-        program = torch.export.export(GuardGraph(guard), (case.batch(9, 1),), dynamic_shapes=shapes)
+        # Not strict, as export_onnx does it: what runs is traced, not what is written. Older PyTorch asks to be told.
+        program = torch.export.export(GuardGraph(guard), (case.batch(9, 1),), dynamic_shapes=shapes, strict=False)
         _, probabilities, regret, *_ = program.module()(case.batch(6, 3))
     expected = guard(case.batch(6, 3))
     torch.testing.assert_close(probabilities, expected.probabilities, rtol=1e-4, atol=1e-6)

@@ -101,8 +101,8 @@ class GuardGraph(nn.Module):
             group = self.group_of_class[prediction][:, None]
             is_as_large = is_as_large & ((group == 0) | (self.group_of_score == group))
             count, limit = self.class_sizes[prediction], limit[prediction]
-        p_value = (1 + is_as_large.sum(dim=-1)) / (1 + count)
-        return (*outputs, p_value.float(), ~(regret <= limit.to(regret.dtype)))
+        p_value = (1 + is_as_large.sum(dim=-1)).float() / (1 + count)  # PyTorch 2.6 exports no quotient of integers
+        return (*outputs, p_value, ~(regret <= limit.to(regret.dtype)))
 
     def _register_threshold(self, threshold: Threshold, device: torch.device, dtype: torch.dtype) -> None:
         """Hold the threshold, of every class if it is by class, and the calibration scores with what groups them."""
@@ -148,6 +148,7 @@ def export_onnx(guard: Guard, example: Any, path: str | os.PathLike[str]) -> Pat
     with guard.eval_no_grad(), warnings.catch_warnings():
         # One part of torch warns of what another part of it does.
         warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
+        warnings.filterwarnings("ignore", message=".*get_attr", category=UserWarning)  # PyTorch 2.6
         onnx_program = torch.onnx.export(
             _exported(graph, tensors, graph.limits),
             dynamo=True,
