@@ -13,6 +13,7 @@ from safetensors.numpy import load_file, save_file
 import pnml.backend.state
 import pnml.io.embeddings
 from pnml import Detector
+from pnml.core.detector_state import VERSION
 
 from .cli_files import CLASSES, FEATURES, Files, fails, make_files, run, succeeds, table_of
 
@@ -40,7 +41,7 @@ def replace_by_weights(path: Path) -> None:
 
 
 def make_newer(path: Path) -> None:
-    path.write_bytes(path.read_bytes().replace(b'"version":"3"', b'"version":"9"'))
+    path.write_bytes(path.read_bytes().replace(f'"version":"{VERSION}"'.encode(), b'"version":"9"'))
 
 
 DETECTORS: list[tuple[Callable[[Path], None], str]] = [
@@ -165,7 +166,7 @@ USAGE: list[tuple[list[str], str]] = [
     (["fit", "--model", "a:b", "--images", ".", "--std", "1,0,1", "--out", "d"], "three positive numbers"),
     (["export", "detector.safetensors", "--model", "a:b", "--out", "g", "--example-shape", "3,x"], "'3,x' is not"),
     (["export", "detector.safetensors", "--model", "a:b", "--out", "g", "--example-shape", "3,0"], "'3,0' is not"),
-    (["export", "detector.safetensors", "--model", "a", "--out", "g", "--example-shape", "3"], "names no factory"),
+    (["export", "detector.safetensors", "--model", "a", "--out", "g", "--example-shape", "3"], "names no function"),
 ]
 
 

@@ -35,7 +35,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
         ("docs/guides/images.md", 6),
         ("docs/guides/monitoring.md", 4),
         ("docs/guides/own.md", 6),
-        ("README.md", 2),
+        ("README.md", 1),
     ],
 )
 def test_snippets_run_as_scripts(page: str, at_least: int, tmp_path: Path, environment: dict[str, str]) -> None:

@@ -95,7 +95,7 @@ def table_of_one_process(samples: Any, detector: Detector) -> pa.Table:
         del table["xtg"]
         if detector.layer_names:
             names = np.array(["embedding", *detector.layer_names])
-            table["strangest_layer"] = names[to_numpy(result.strangest_layer)]
+            table["strangest_layer"] = names[to_numpy(result.strangest_layer, np.int64)]
         tables.append(pa.table({"id": chunk.ids, **table}))
     return pa.concat_tables(tables)
 
