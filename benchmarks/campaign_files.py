@@ -86,8 +86,14 @@ TARGETS = (
     _embeddings("wide.parquet", streamed=False),
     Target("layers.npz", (_FIT.format("layers.npz"),)),
     Target("layers.parquet", (_FIT.format("layers.parquet"),)),
-    Target("head.npz", (f"fit --embeddings {VALID}/rows.npy --head head.npz --out out.safetensors",)),
-    Target("head.safetensors", (f"fit --embeddings {VALID}/rows.npy --head head.safetensors --out out.safetensors",)),
+    *(
+        Target(
+            f"head.{kind}",
+            (f"fit --embeddings {VALID}/rows.npy --head head.{kind} --out out.safetensors",),
+            blamed=("rows.npy",),
+        )
+        for kind in ("npz", "safetensors")
+    ),
     Target(
         "detector.safetensors",
         (

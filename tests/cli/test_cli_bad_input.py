@@ -146,6 +146,13 @@ def test_head_of_a_wrong_shape_is_refused(files: Files) -> None:
     assert "bias must have one entry per class" in fails(*words)
 
 
+@pytest.mark.parametrize("shape", [(CLASSES, 0), (0, FEATURES), (CLASSES,), (CLASSES, FEATURES, 1)])
+def test_a_head_without_classes_or_features_is_refused_by_name(shape: tuple[int, ...], files: Files) -> None:
+    np.savez(files / "head.npz", weight=np.zeros(shape))
+    words = ["fit", "--embeddings", files / "train.npy", "--head", files / "head.npz", "--out", files / "d.safetensors"]
+    assert f"'weight' of {files / 'head.npz'} has shape {shape}: expected finite numbers" in fails(*words)
+
+
 USAGE: list[tuple[list[str], str]] = [
     (["fit", "--embeddings", "train.npy", "--out", "d.safetensors"], "--embeddings and --head go together"),
     (["fit", "--head", "head.npz", "--out", "d.safetensors"], "--embeddings and --head go together"),

@@ -37,6 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.skipif(torch.__version__ < "2.11", reason="ONNX is tested from PyTorch 2.11 on; 2.6 cannot export it")
 def test_graph_computes_what_score_computes(folder: Path) -> None:
     succeeds("calibrate", "detector.safetensors", *MODEL, "--images", "train", "--leave-one-out")
     words = ("export", "detector.safetensors", *MODEL, "--example-shape", f"3,{SIDE},{SIDE}")

@@ -74,6 +74,14 @@ def table_of(names: list[str], *columns: Any) -> bytes:
     return file.getvalue()
 
 
+def ids_of_another_level() -> bytes:
+    """Say in the schema that ids are required, where the statistics of their sizes are of optional ones."""
+    content = table_of(["embedding", "id"], ROWS.tolist(), [f"row {number}" for number in range(40)])
+    optional, required = b"\x25\x02\x18\x02id", b"\x25\x00\x18\x02id"
+    assert content.count(optional) == 1
+    return content.replace(optional, required)
+
+
 EMBEDDINGS: dict[str, tuple[str, Callable[[], bytes], str]] = {
     "an archive named .npy": ("rows.npy", lambda: archive_of(embedding=ROWS), "rename it to rows.npz"),
     "a password": ("rows.npz", lambda: encrypted(archive_of(embedding=ROWS)), "is encrypted, password required"),
@@ -116,6 +124,7 @@ EMBEDDINGS: dict[str, tuple[str, Callable[[], bytes], str]] = {
         lambda: table_of(["embedding", "id"], ROWS.tolist(), [b"\xff\xfe"] * 40),
         "",
     ),
+    "ids for which pyarrow would end the process": ("rows.parquet", ids_of_another_level, ""),
     "damaged pages": (
         "rows.parquet",
         lambda: overwritten(table_of(["embedding"], ROWS.tolist()), 4, b"\xff" * 64),

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pnml.backend.read_errors import naming_file
 from pnml.cli import _inputs as options
 from pnml.cli._app import Facts
 from pnml.cli._spectrum import describe, describe_as_facts
@@ -95,7 +96,8 @@ def fit(
     samples: EmbeddingFile | EmbeddedImages
     last_layer: Detector | Guard
     if head is not None:
-        last_layer = Detector(*read_head(head), embedding_scale=embedding_scale)
+        with naming_file(head):
+            last_layer = Detector(*read_head(head), embedding_scale=embedding_scale)
         takes_all = layers == "auto" and embedding_scale == "auto"
         samples = inputs.open_embeddings(last_layer.n_features, None if takes_all else names)
     else:

@@ -43,8 +43,13 @@ def read_head(path: Path) -> tuple[NDArray[Any], NDArray[Any] | None]:
     for name, axes in {"weight": 2, "bias": 1}.items():
         if name in arrays and arrays[name].dtype.kind not in "fiu":
             raise ValueError(f"{name!r} of {path} holds {arrays[name].dtype}: expected numbers")
-        if name in arrays and (arrays[name].ndim != axes or not np.isfinite(arrays[name]).all()):
-            kind = f"shape {arrays[name].shape}" if arrays[name].ndim != axes else "values that are not finite"
+        if name in arrays and (arrays[name].ndim != axes or 0 in arrays[name].shape):
+            kind = f"shape {arrays[name].shape}"
+        elif name in arrays and not np.isfinite(arrays[name]).all():
+            kind = "values that are not finite"
+        else:
+            kind = ""
+        if kind:
             raise ValueError(
                 f"{name!r} of {path} has {kind}: expected finite numbers, 'weight' of shape (classes, features) and "
                 "'bias' of shape (classes,)"
