@@ -159,6 +159,8 @@ def trainings(results: Sequence[Result]) -> str:
         for one in results
         if one.study == RETRAINED_STUDY and one.accuracy is not None
     }
+    if not found:
+        return "*None is measured yet: `benchmarks/paper.py` trains and measures them.*"
     lines = [("Weights", "Trained on", "Images", "Test accuracy (%)")]
     for (_, ind, checkpoint), one in sorted(found.items()):
         lines.append(
