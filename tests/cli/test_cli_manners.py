@@ -180,10 +180,12 @@ def test_ctrl_c_leaves_one_line(files: Files, monkeypatch: pytest.MonkeyPatch) -
 
 
 SLOWLY = """
+import signal
 import time
 import pnml.io.embeddings as embeddings
 from pnml.cli import app
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background may ignore it
 embeddings.CHUNK_BYTES = 8 * 8 * 7
 plain = embeddings.EmbeddingFile.chunks
 
