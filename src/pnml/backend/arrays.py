@@ -97,6 +97,17 @@ def is_traced() -> bool:
     return torch is not None and bool(torch.compiler.is_compiling() or torch.jit.is_tracing())
 
 
+def at_least(x: Array, smallest: float) -> Array:
+    """Return an array in which every number below the smallest is replaced by it; what is no number stays.
+
+    >>> at_least(np.array([-1.0, 2.0]), 0)
+    array([0., 2.])
+    """
+    if isinstance(x, np.ndarray):
+        return np.maximum(x, smallest)  # in a tenth of the time of clip, which matters for one row
+    return namespace(x).clip(x, smallest, None)
+
+
 def detached(array: Array) -> Array:
     """Return the array without its autograd history, if its library keeps one."""
     return array.detach() if compat.is_torch_array(array) else array

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pnml.backend.arrays import namespace
+from pnml.backend.arrays import at_least, namespace
 from pnml.backend.rows import divisors, row_norms
 from pnml.core.model import Depth, Layer
 from pnml.core.profile import Profile, shares, standardise
@@ -148,7 +148,7 @@ def profile_of(constants: Sequence[Array], depth: Depth) -> tuple[Array, ...]:
 def embedding_share(h: Array, background: Array, typical: float) -> Array:
     """Return the leverage of embeddings, given that about the mean of their class and that about the mean of all."""
     xp = namespace(h)
-    return WEIGHT * xp.sqrt(h / typical) * (h / xp.clip(background, SMALLEST_BACKGROUND, None))
+    return WEIGHT * xp.sqrt(h / typical) * (h / at_least(background, SMALLEST_BACKGROUND))
 
 
 def shares_of(h: Array, depth: Depth, profile: tuple[Array, ...]) -> Array:

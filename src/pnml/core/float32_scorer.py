@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import array_api_compat as compat
 import numpy as np
 
-from pnml.backend.arrays import DeviceConstants, is_recorded, namespace, precision
+from pnml.backend.arrays import DeviceConstants, at_least, is_recorded, namespace, precision
 from pnml.backend.rows import by_chunk, squares
 from pnml.core import theorem
 from pnml.core.depth import embedding_share, leverages, profile_of, shares_of
@@ -150,7 +150,7 @@ class Float32Scorer:
         h = shares_of(found.raw, depth, profile).sum(-1)
         regret, steepness = self._regret_of(xp, z, bias, h)
         # The relative error r of every √h, and what they make of the error of h.
-        roots = xp.sqrt(xp.clip(found.raw, 1e-35, None))
+        roots = xp.sqrt(at_least(found.raw, 1e-35))
         parts = enumerate(zip(found.centred, reach, self._floors, strict=True))
         errors = [(xp.abs(d) @ c + floor) / roots[:, number] for number, (d, c, floor) in parts]
         own = embedding_share(found.raw[:, 0], found.raw[:, 1], depth.typical)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pnml.backend.arrays import namespace
+from pnml.backend.arrays import at_least, namespace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -105,18 +105,17 @@ def shares(h: Array, profile: Profile, constants: tuple[Array, ...]) -> Array:
         profile: what they are compared with.
         constants: ``profile.arrays`` in the library, on the device and in the dtype of ``h``.
     """
-    xp = namespace(h)
     parts = _parts(h, profile, constants)
-    excess = xp.clip((parts.sum(-1)[:, None] - profile.limit) / profile.reach, 0, None)
-    raised = xp.clip(parts, 0, None)
-    return raised * (SLOPE * excess / xp.clip(raised.sum(-1)[:, None], _SMALLEST_QUANTILE, None))
+    excess = at_least((parts.sum(-1)[:, None] - profile.limit) / profile.reach, 0)
+    raised = at_least(parts, 0)
+    return raised * (SLOPE * excess / at_least(raised.sum(-1)[:, None], _SMALLEST_QUANTILE))
 
 
 def standardise(h: Array, profile: Profile, constants: tuple[Array, ...]) -> Array:
     """Return z, how far the logarithms of leverages (n, P) are above their medians; 0 if below."""
     centre, spread, _ = constants
     xp = namespace(h)
-    return xp.clip((xp.log(xp.clip(h, profile.smallest, None)) - centre) / spread, 0, None)
+    return at_least((xp.log(at_least(h, profile.smallest)) - centre) / spread, 0)
 
 
 def _parts(h: Array, profile: Profile, constants: tuple[Array, ...]) -> Array:
@@ -139,7 +138,7 @@ def error_of_excess(h: Array, r: Array, profile: Profile, constants: tuple[Array
     xp = namespace(h)
     centre, spread, mixing = constants
     z = standardise(h, profile, constants)
-    highest = xp.log(xp.clip(h, profile.smallest, None)) + 2 * xp.log1p(r)
+    highest = xp.log(at_least(h, profile.smallest)) + 2 * xp.log1p(r)
     silent = (highest < centre) | (h * (1 + r) ** 2 < profile.smallest)
     off = xp.where(silent, xp.zeros_like(r), 2.1 * r / spread)  # 2 |log(1 ± r)| ≤ 2.1 r for r ≤ 0.05
     steep = 2 * xp.abs(z @ mixing) + profile.push
