@@ -67,8 +67,8 @@ def train(
     """Train a network, test it, and write it to ``out`` with its recipe and its test accuracy.
 
     An interrupted training resumes when called again with the same arguments, and ends with the same weights as an
-    uninterrupted one; a finished one is loaded from ``out``. On a GPU the network is compiled and runs in bfloat16, on
-    the CPU in float32. All images are kept on the device.
+    uninterrupted one; a finished one is loaded from ``out``. On a GPU the network is compiled, runs in bfloat16, and
+    its steps are replayed as a CUDA graph; on the CPU it runs in float32. All images are kept on the device.
 
     Args:
         recipe: returned by :func:`pnml.bench.training.recipe`.
