@@ -18,7 +18,8 @@ from pnml.backend.files import atomic_path
 from pnml.bench import training
 from pnml.bench.data import load
 from pnml.bench.device import choose_device
-from pnml.bench.openood import FAR, MODEL, SEEDS, board, near_sets, render, study
+from pnml.bench.openood import FAR, MODEL, SEEDS, board, near_sets, study
+from pnml.bench.openood_table import render
 from pnml.bench.options import Options
 from pnml.bench.protocol import plan
 from pnml.bench.runner import run

@@ -8,7 +8,9 @@ import pytest
 
 from pnml.bench import zoo
 from pnml.bench.methods import ALL_METHODS
-from pnml.bench.openood import FAR, Mean, board, near_sets, render
+from pnml.bench.openood import FAR, board, near_sets
+from pnml.bench.openood_figures import Figures, Mean
+from pnml.bench.openood_table import render
 from pnml.bench.results import Result, Scores
 from pnml.bench.zoo.resnet_cifar import ResNetCifar
 from pnml.metrics import Metrics
@@ -17,8 +19,8 @@ PROGRAM = Path(__file__).parents[2] / "benchmarks" / "openood_cifar.py"
 NEAR = ("cifar100", "tinyimagenet_resize")
 
 
-def result(method: str, ood: str, auroc: float | None, tnr: float = 40.0) -> Result:
-    scores = None if auroc is None else Scores(Metrics(auroc, tnr, 50.0, 0.0, 0.0, 0.0))
+def result(method: str, ood: str, auroc: float | None, fpr: float = 60.0) -> Result:
+    scores = None if auroc is None else Scores(Metrics(auroc, 1.0, 50.0, 2.0, 3.0, fpr_at_tpr95_ood=fpr))
     reason = None if scores else f"{ood} is absent"
     return Result(model="resnet-18-small", ind="cifar10", ood=ood, method=method, scores=scores, reason=reason)
 
@@ -34,7 +36,7 @@ def seeds(method: str, near: tuple[float, ...], far: float) -> list[list[Result]
     return [
         [
             *(result(method, ood, auroc) for ood in NEAR),
-            *(result(method, ood, far, tnr=70.0) for ood in FAR if ood != "places365"),
+            *(result(method, ood, far, fpr=30.0) for ood in FAR if ood != "places365"),
             result(method, "places365", None),
         ]
         for auroc in near
@@ -44,14 +46,15 @@ def seeds(method: str, near: tuple[float, ...], far: float) -> list[list[Result]
 def test_means_over_sets_and_seeds_with_their_spread() -> None:
     found = board("cifar10", seeds("knn", (80.0, 90.0, 100.0), 70.0))
     (line,) = found.lines
-    assert line.near_auroc == Mean(90.0, 10.0)
-    assert line.far_auroc == Mean(70.0, 0.0)
-    assert (line.near_fpr, line.far_fpr) == (Mean(60.0, 0.0), Mean(30.0, 0.0))
+    assert line.figures == Figures(Mean(90.0, 10.0), Mean(70.0, 0.0), Mean(60.0, 0.0), Mean(30.0, 0.0))
     assert found.absent == {"places365": "places365 is absent"}
     assert found.far == ("mnist", "svhn", "textures")
-    text = render([found])
-    assert "| knn    | yes               | 90.0 ± 10.0 | 70.0 ± 0.0 | 60.0 ± 0.0  | 30.0 ± 0.0 |" in text
-    assert "- Places365: places365 is absent" in text
+    assert "- Places365: places365 is absent" in render([found])
+
+
+def test_one_seed_has_no_spread() -> None:
+    (line,) = board("cifar10", seeds("knn", (80.0,), 70.0)).lines
+    assert line.figures.near_auroc == Mean(80.0)
 
 
 def test_methods_that_need_no_ood_data_come_first() -> None:
@@ -64,7 +67,7 @@ def test_a_method_that_lacks_a_set_has_no_mean_of_them() -> None:
     made = seeds("knn", (80.0, 80.0, 80.0), 70.0)
     made[1] = [*made[1], *(result("gen", ood, 50.0) for ood in NEAR)]
     knn, gen = board("cifar10", made).lines
-    assert (knn.method, gen.near_auroc, gen.texts[2:]) == ("knn", None, ("–", "–", "–", "–"))
+    assert (knn.method, gen.figures, gen.figures.texts) == ("knn", Figures(), ("–", "–", "–", "–"))
 
 
 def test_a_seed_without_results_makes_its_sets_absent() -> None:
@@ -95,7 +98,7 @@ def test_the_program_trains_measures_and_can_be_started_again(
     program["main"].__globals__["METHODS"] = ("baseline", "pnml")
     program["main"]()
     first = (tmp_path / "table.md").read_text(encoding="utf-8")
-    assert first.count("| baseline |") == 2
+    assert first.count("| baseline (MSP) |") == 2
     assert "- Textures: image set absent: textures" in first
     assert len(list((tmp_path / "runs").glob("*.safetensors"))) == 6
     cells = (tmp_path / "results" / "cells.csv").read_text(encoding="utf-8")
