@@ -1,4 +1,4 @@
-"""The program that measures the paper: its plan has every cell that can be had, its scheduler goes on where it was."""
+"""The program that measures the paper: its plan has every cell that can be had."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ABSENT = {"lsun_crop", "lsun_resize"}
 
 @pytest.fixture
 def jobs(tmp_path: Path) -> list[Any]:
-    return list(program.Plan(tmp_path).jobs())
+    return list(program.PaperPlan(tmp_path).jobs())
 
 
 def option(job: Any, name: str) -> str:
@@ -45,26 +45,6 @@ def test_jobs_have_names_of_their_own_and_need_weights_that_others_write(jobs: l
     written = {Path(option(job, "--out")) for job in jobs if job.trains}
     assert {job.needs for job in jobs if job.needs is not None} <= written
     assert [job.urgency for job in jobs] == sorted(job.urgency for job in jobs)
-
-
-def test_scheduler_runs_what_is_ready_and_nothing_twice(tmp_path: Path) -> None:
-    made, log = tmp_path / "made", tmp_path / "log"
-
-    def job(name: str, code: str, needs: Path | None = None) -> Any:
-        return program.Job(name, ["-c", f"open({str(log)!r}, 'a').write('{name} '); {code}"], 0, needs)
-
-    def work() -> list[Any]:
-        return [
-            job("second", "pass", made),
-            job("first", f"open({str(made)!r}, 'w')"),
-            job("bad", "raise SystemExit(3)"),
-            job("never", "pass", tmp_path / "absent"),
-        ]
-
-    for expected in ("first second bad ", "first second bad bad "):
-        assert program.Scheduler(work(), tmp_path, trainings=1, benches=1).run() == ["bad", "never"]
-        assert log.read_text() == expected
-    assert "2 of 4 jobs done" in program.status(work(), tmp_path)
 
 
 def test_program_lists_its_commands() -> None:

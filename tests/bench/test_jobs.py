@@ -1,0 +1,62 @@
+"""Jobs as processes: what is ready is run, nothing twice, and what another program writes is waited for."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from pnml.bench.results import Result
+from pnml.bench.store import ResultStore
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+import jobs as program  # type: ignore[import-not-found]
+
+
+def test_scheduler_runs_what_is_ready_and_nothing_twice(tmp_path: Path) -> None:
+    made, log = tmp_path / "made", tmp_path / "log"
+
+    def job(name: str, code: str, needs: Path | None = None) -> Any:
+        return program.Job(name, ["-c", f"open({str(log)!r}, 'a').write('{name} '); {code}"], 0, needs)
+
+    def work() -> list[Any]:
+        return [
+            job("second", "pass", made),
+            job("first", f"open({str(made)!r}, 'w')"),
+            job("bad", "raise SystemExit(3)"),
+            job("never", "pass", tmp_path / "absent"),
+        ]
+
+    for expected in ("first second bad ", "first second bad bad "):
+        assert program.Scheduler(work(), tmp_path, trainings=1, benches=1).run() == ["bad", "never"]
+        assert log.read_text() == expected
+    assert "2 of 4 jobs done" in program.status(work(), tmp_path)
+
+
+def test_scheduler_waits_for_weights_of_another_program(tmp_path: Path) -> None:
+    weights = tmp_path / "weights.safetensors"
+    scheduler = program.Scheduler(
+        [program.Job("bench", ["-c", "pass"], 0, weights)], tmp_path, trainings=1, benches=1, wait=True
+    )
+
+    def write() -> None:
+        time.sleep(1.2)  # the scheduler has looked in vain by then, or it has not: both end the same
+        weights.touch()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    assert scheduler.run() == []
+    thread.join()
+    assert (tmp_path / "done" / "bench").exists()
+
+
+def test_results_of_all_jobs_are_collected(tmp_path: Path) -> None:
+    for job, ood in (("one", "svhn"), ("two", "isun")):
+        result = Result(model="resnet-20", ind="cifar10", ood=ood, method="knn", reason="not at hand")
+        (tmp_path / "results" / job).mkdir(parents=True)
+        ResultStore(tmp_path / "results" / job).append(result)
+    (tmp_path / "all").mkdir()
+    assert program.collect(tmp_path, tmp_path / "all") == 2
+    assert [one.ood for one in ResultStore(tmp_path / "all").load()] == ["isun", "svhn"]
