@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import page_boards
 import page_digits
 import page_paper
+import page_photographs
 import page_speed
 import page_uses
 
@@ -55,6 +56,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "second-words": page_boards.second_words,
     "second-table": page_boards.second_table,
     "second-weak": page_boards.second_weak,
+    "openood": lambda: page_photographs.openood(results()),
+    "tinyimagenet": lambda: page_photographs.tinyimagenet(results()),
     "digits-flagged": lambda: page_digits.flagged(RESULTS),
     "digits-calibrated": lambda: page_digits.calibrated(RESULTS),
     "speed": lambda: page_speed.beside_the_peer(RESULTS),

@@ -1,21 +1,18 @@
 from __future__ import annotations
 
-import runpy
-import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from pnml.bench import zoo
-from pnml.bench.methods import ALL_METHODS
 from pnml.bench.openood import FAR, board, near_sets
 from pnml.bench.openood_figures import Figures, Mean
 from pnml.bench.openood_table import render
 from pnml.bench.results import Result, Scores
-from pnml.bench.zoo.resnet_cifar import ResNetCifar
 from pnml.metrics import Metrics
 
-PROGRAM = Path(__file__).parents[2] / "benchmarks" / "openood_cifar.py"
+if TYPE_CHECKING:
+    from pathlib import Path
+
 NEAR = ("cifar100", "tinyimagenet_resize")
 
 
@@ -85,26 +82,13 @@ def test_near_tinyimagenet_is_its_labelled_part_where_it_is_at_hand(tmp_path: Pa
     assert near_sets("cifar100") == ("cifar10", "tinyimagenet")
 
 
-def test_the_program_trains_measures_and_can_be_started_again(
-    made_images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("PNML_DATA", str(made_images))
-    monkeypatch.setitem(
-        zoo.ARCHITECTURES, "resnet-18-small", lambda classes: ResNetCifar(classes, blocks=(1, 1), width=8)
-    )
-    words = ["--runs", tmp_path / "runs", "--out", tmp_path / "results", "--table", tmp_path / "table.md"]
-    monkeypatch.setattr(sys, "argv", [str(PROGRAM), *map(str, words), "--epochs", "1", "--device", "cpu"])
-    program = runpy.run_path(str(PROGRAM))
-    program["main"].__globals__["METHODS"] = ("baseline", "pnml")
-    program["main"]()
-    first = (tmp_path / "table.md").read_text(encoding="utf-8")
-    assert first.count("| baseline (MSP) |") == 2
-    assert "- Textures: image set absent: textures" in first
-    assert len(list((tmp_path / "runs").glob("*.safetensors"))) == 6
-    cells = (tmp_path / "results" / "cells.csv").read_text(encoding="utf-8")
-    program["main"]()
-    assert (tmp_path / "table.md").read_text(encoding="utf-8") == first
-    again = (tmp_path / "results" / "cells.csv").read_text(encoding="utf-8")
-    assert again.startswith(cells)
-    assert set(program["METHODS"]) & set(ALL_METHODS) == set()  # groups
-    capsys.readouterr()
+def test_near_tinyimagenet_is_the_form_that_was_measured() -> None:
+    made = [[*found, result("knn", "tinyimagenet", 60.0)] for found in seeds("knn", (80.0, 90.0, 100.0), 70.0)]
+    assert board("cifar10", made).near == ("cifar100", "tinyimagenet")
+
+
+def test_other_sets_than_openood_s() -> None:
+    made = [[result("knn", "my-near", 60.0), result("knn", "isun", 90.0), result("knn", "svhn", 10.0)]]
+    found = board("cifar10", made, near=("my-near",), far=("isun", "lsun_crop"))
+    assert (found.near, found.far, list(found.absent)) == (("my-near",), ("isun",), ["lsun_crop"])
+    assert found.lines[0].figures == Figures(Mean(60.0), Mean(90.0), Mean(60.0), Mean(60.0))

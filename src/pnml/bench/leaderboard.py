@@ -1,8 +1,8 @@
 """One table per network: the mean AUROC of each method on near and far sets, and what it costs.
 
 *Near* is the set of the same kind of pictures with other classes: CIFAR-100 for a network trained on CIFAR-10, the
-other way round, and both for TinyImageNet. All other sets are *far*. The AUROC is that of the method alone; with pNML
-it is in the paper's tables. Methods that need no OOD data come first.
+other way round, and ImageNet's other classes for TinyImageNet. All other sets are *far*. The AUROC is that of the
+method alone; with pNML it is in the paper's tables. Methods that need no OOD data come first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NEAR = {
     "cifar10": ("cifar100",),
     "cifar100": ("cifar10",),
     "cifar10-even": ("cifar10-odd",),
-    "tinyimagenet": ("cifar10", "cifar100"),
+    "tinyimagenet": ("imagenet-others",),
 }
 """The near-OOD sets of each in-distribution set; the others have none."""
 

@@ -69,15 +69,29 @@ class Board:
     lines: tuple[Line, ...]
 
 
-def board(ind: str, studies: Sequence[Sequence[Result]]) -> Board:
+def board(
+    ind: str,
+    studies: Sequence[Sequence[Result]],
+    *,
+    near: tuple[str, ...] | None = None,
+    far: tuple[str, ...] = FAR,
+) -> Board:
     """Return the board of an in-distribution set from the results of each seed.
+
+    Args:
+        ind: the in-distribution set.
+        studies: the results of one network, for each seed.
+        near: its near sets; by default those of OpenOOD, with the form of TinyImageNet that was measured.
+        far: its far sets.
 
     Sets that some seed lacks altogether are absent, with the reason.
     """
     results = [{(one.method, one.ood): one for one in found if one.ind == ind} for found in studies]
-    wanted = (*near_sets(ind), *FAR)
-    absent = {ood: reason for ood in wanted if (reason := _absent(ood, results)) is not None}
-    near, far = (tuple(ood for ood in sets if ood not in absent) for sets in (near_sets(ind), FAR))
+    if near is None:
+        measured = any(ood == "tinyimagenet" for found in results for _, ood in found)
+        near = (_OTHER[ind], "tinyimagenet" if measured else "tinyimagenet_resize")
+    absent = {ood: reason for ood in (*near, *far) if (reason := _absent(ood, results)) is not None}
+    near, far = (tuple(ood for ood in sets if ood not in absent) for sets in (near, far))
     methods = dict.fromkeys(method for found in results for method, _ in found)
     lines = [
         Line(method, Figures(*(_mean(method, sets, results, metric) for metric in METRICS for sets in (near, far))))

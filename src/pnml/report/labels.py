@@ -22,6 +22,7 @@ _LABELS = {
     "tinyimagenet_resize_nearest": "TinyImageNet (R, nearest)",
     "tinyimagenet_crop": "TinyImageNet (C)",
     "tinyimagenet": "TinyImageNet",
+    "imagenet-others": "ImageNet's other classes",
     "mnist": "MNIST",
     "textures": "Textures",
     "places365": "Places365",

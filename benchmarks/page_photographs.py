@@ -1,0 +1,81 @@
+"""The tables of OpenOOD's CIFAR protocol and of TinyImageNet-200, for the pages."""
+
+from __future__ import annotations
+
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from photographs import CIFAR, TINY, TINY_FAR, TINY_MODELS, TINY_SEEDS, tiny_study
+
+from pnml.bench.layout import markdown_table
+from pnml.bench.leaderboard import NEAR
+from pnml.bench.ood_data import needs_no_ood_data
+from pnml.bench.openood import SEEDS, board, study
+from pnml.bench.openood_table import METRICS, render
+from pnml.report.labels import label
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pnml.bench.openood import Line
+    from pnml.bench.results import Result
+
+COLUMNS = ("Method", "Needs no OOD data", *METRICS)
+NOT_YET = "*Not measured yet: `benchmarks/photographs.py` measures it.*"
+
+
+def openood(results: Sequence[Result]) -> str:
+    """Return the tables of OpenOOD's protocol, and how many pictures each set has."""
+    studies = [[one for one in results if one.study == study(seed)] for seed in SEEDS]
+    if not any(studies):
+        return NOT_YET
+    blocks = [render([board(ind, studies) for ind in CIFAR]).rstrip()]
+    for ind in CIFAR:
+        found = [one for some in studies for one in some if one.ind == ind]
+        blocks.append(f"{label(ind)}: {_accuracy(found)}; {_pictures(found)}.")
+    return "\n\n".join(blocks)
+
+
+def tinyimagenet(results: Sequence[Result]) -> str:
+    """Return a table for each network on TinyImageNet-200."""
+    blocks = []
+    for model in TINY_MODELS:
+        studies = [
+            found
+            for seed in TINY_SEEDS
+            if (found := [one for one in results if (one.study, one.model) == (tiny_study(seed), model)])
+        ]
+        blocks.append(f"### {label(model)}")
+        if not studies:
+            blocks.append(NOT_YET)
+            continue
+        made = board(TINY, studies, near=NEAR[TINY], far=TINY_FAR)
+        near, far = (", ".join(map(label, sets)) or "none" for sets in (made.near, made.far))
+        spread = f"mean and standard deviation over {len(studies)} seeds" if len(studies) > 1 else "one seed"
+        found = [one for some in studies for one in some]
+        blocks += [
+            f"Near: {near}. Far: {far}. In percent, {spread}; {_accuracy(found)}.",
+            markdown_table([COLUMNS, *map(_texts, made.lines)]),
+            f"{label(TINY)}: {_pictures(found)}.",
+        ]
+        blocks += ["\n".join(f"- {label(ood)}: {why}" for ood, why in made.absent.items())] if made.absent else []
+    return "\n\n".join(blocks)
+
+
+def _texts(line: Line) -> tuple[str, ...]:
+    return line.method, "yes" if needs_no_ood_data(line.method) else "no", *line.figures.texts
+
+
+def _accuracy(results: Sequence[Result]) -> str:
+    by_network = {one.checkpoint: one.accuracy for one in results if one.accuracy is not None}
+    return f"test accuracy {fmean(by_network.values()):.1f}%" if by_network else "test accuracy unknown"
+
+
+def _pictures(results: Sequence[Result]) -> str:
+    """Return how many pictures each OOD set has, and what is special about them."""
+    sets = {one.ood: one for one in results if one.scores is not None}
+    parts = []
+    for name, one in sets.items():
+        note = one.settings.get("notes", {}).get("ood")
+        parts.append(f"{label(name)} {one.counts['ood']:,}{f' ({note})' if note else ''}")
+    return f"pictures: {', '.join(parts)}"

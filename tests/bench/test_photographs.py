@@ -1,0 +1,140 @@
+"""The program of OpenOOD's protocol and TinyImageNet-200, its tables, and the near set that it takes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pnml.bench import openood
+from pnml.bench.protocol import plan
+from pnml.bench.results import Result, Scores
+from pnml.metrics import Metrics
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+import page_photographs as pages  # type: ignore[import-not-found]
+import photographs as program  # type: ignore[import-not-found]
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data folder that has the near set of TinyImageNet and nothing else."""
+    (tmp_path / "data" / "imagenet-others").mkdir(parents=True)
+    monkeypatch.setenv("PNML_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("PNML_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "data"
+
+
+def option(job: Any, name: str) -> str:
+    return str(job.words[job.words.index(name) + 1])
+
+
+def planned(tmp_path: Path, **options: Any) -> list[Any]:
+    return list(program.PhotographsPlan(tmp_path, **options).jobs())
+
+
+@pytest.mark.usefixtures("data")
+def test_plan_has_every_network_with_its_seed_and_study(tmp_path: Path) -> None:
+    jobs = planned(tmp_path)
+    trainings, benches = [job for job in jobs if job.trains], [job for job in jobs if not job.trains]
+    assert len(trainings) == len(benches) == len({job.name for job in benches}) == 12
+    for training, bench in zip(trainings, benches, strict=True):
+        weights = Path(option(training, "--out"))
+        assert bench.needs == weights == Path(option(bench, "--weights"))
+        assert weights.stem.endswith(f"_seed-{option(training, '--seed')}")
+        assert option(bench, "--study").endswith(f"-seed-{option(training, '--seed')}")
+        words = [option(bench, f"--{name}") for name in ("model", "ind", "ood", "method")]
+        assert plan(words[0], words[1], words[2].split(","), words[3].split(","))
+    networks = [tuple(option(job, name) for name in ("--model", "--dataset", "--seed")) for job in trainings]
+    assert {ind for _, ind, _ in networks[:6]} == {"cifar10", "cifar100"}
+    assert networks[6:8] == [("resnet-18-small", "tinyimagenet", "0"), ("vit-small", "tinyimagenet", "0")]
+
+
+def test_near_set_is_left_out_where_it_is_absent(tmp_path: Path, data: Path) -> None:
+    (tiny,) = (job for job in planned(tmp_path) if job.name == "bench_vit-small_tinyimagenet_seed-2")
+    assert option(tiny, "--ood").split(",") == [str(data / "imagenet-others"), *program.TINY_FAR]
+    (data / "imagenet-others").rmdir()
+    (tiny,) = (job for job in planned(tmp_path) if job.name == "bench_vit-small_tinyimagenet_seed-2")
+    assert option(tiny, "--ood").split(",") == list(program.TINY_FAR)
+
+
+def test_epochs_are_those_of_the_networks_named(tmp_path: Path) -> None:
+    jobs = planned(tmp_path, epochs=("vit-*=7",))
+    named = {job.name for job in jobs if "--epochs" in job.words}
+    assert named == {f"train_vit-small_tinyimagenet_seed-{seed}" for seed in (0, 1, 2)}
+
+
+def result(study: str, model: str, ind: str, ood: str, auroc: float) -> Result:
+    return Result(
+        model=model,
+        ind=ind,
+        ood=ood,
+        method="knn",
+        study=study,
+        scores=Scores(Metrics(auroc, 40.0, 50.0, 0.0, 0.0, 0.0)),
+        counts={"ood": 1200},
+        accuracy=50.0,
+        settings={"notes": {"ood": "1,200 of the 5,640 published images"}} if ood == "textures" else {},
+    )
+
+
+def test_pages_say_what_is_not_measured_yet() -> None:
+    assert pages.openood([]) == pages.NOT_YET
+    assert pages.tinyimagenet([]).count(pages.NOT_YET) == 2
+
+
+def test_table_of_tinyimagenet_has_seeds_and_numbers_of_pictures() -> None:
+    sets = ("imagenet-others", *program.TINY_FAR)
+    made = [
+        result(program.tiny_study(seed), "resnet-18-small", "tinyimagenet", ood, 70.0 + 10 * seed)
+        for seed in (0, 1)
+        for ood in sets
+    ]
+    text = pages.tinyimagenet(made)
+    assert "Near: ImageNet's other classes. Far: SVHN, Textures, iSUN, Uniform, Gaussian." in text
+    assert "mean and standard deviation over 2 seeds; test accuracy 50.0%" in text
+    assert f"75.00 ± {np.std([70, 80], ddof=1):.2f}" in text
+    assert "Textures 1,200 (1,200 of the 5,640 published images)" in text
+    assert text.endswith(pages.NOT_YET)  # the transformer
+    assert "one seed" in pages.tinyimagenet(made[: len(sets)])
+
+
+def test_tables_of_openood_have_both_sets() -> None:
+    made = [
+        result(openood.study(seed), openood.MODEL, ind, ood, 80.0)
+        for seed in openood.SEEDS
+        for ind, other in (("cifar10", "cifar100"), ("cifar100", "cifar10"))
+        for ood in (other, "tinyimagenet", *openood.FAR)
+    ]
+    text = pages.openood(made)
+    assert text.count("| 80.00 ± 0.00 ") >= 4
+    assert "CIFAR-100: test accuracy 50.0%; pictures: CIFAR-10 1,200, TinyImageNet 1,200" in text
+
+
+def test_near_set_shows_only_classes_that_tinyimagenet_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    maker = import_module("imagenet_others")
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny" / "wnids.txt").write_text("n01\n")
+    (tmp_path / "index.json").write_text(json.dumps({"0": ["n01", "fish"], "1": ["n02", "shark"]}))
+    for number in ("0", "1"):
+        (tmp_path / "val" / number).mkdir(parents=True)
+        wide = np.zeros((100, 200, 3), np.uint8)
+        wide[:, 50:150] = 200  # the middle square
+        Image.fromarray(wide).save(tmp_path / "val" / number / "a.JPEG")
+    words = {"--val": "val", "--index": "index.json", "--tiny": "tiny", "--out": "made"}
+    given = [word for name, path in words.items() for word in (name, str(tmp_path / path))]
+    monkeypatch.setattr(sys, "argv", ["imagenet_others.py", *given])
+    maker.main()
+    assert [path.relative_to(tmp_path / "made") for path in (tmp_path / "made").rglob("*.JPEG")] == [Path("n02/a.JPEG")]
+    with Image.open(tmp_path / "made" / "n02" / "a.JPEG") as image:
+        assert image.size == (64, 64)
+        assert np.asarray(image).min() > 150
+    assert "1 pictures of 1 classes" in capsys.readouterr().out
