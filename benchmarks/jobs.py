@@ -19,6 +19,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainings import note_trainings
+
 from pnml.bench.store import ResultStore
 
 if TYPE_CHECKING:
@@ -157,12 +159,13 @@ def status(jobs: list[Job], out: Path) -> str:
 
 
 def collect(out: Path, results: Path) -> int:
-    """Append the results of every job to the tables of a folder, and return their number."""
+    """Append the results of every job to the tables of a folder, note its trainings, and return how many results."""
     store, count = ResultStore(results), 0
     for cells in sorted((out / "results").glob("*/cells.csv")):
         for result in ResultStore(cells.parent).load():
             store.append(result)
             count += 1
+    note_trainings(out / "weights", results)
     return count
 
 

@@ -8,6 +8,8 @@ from dataclasses import astuple
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from trainings import read_trainings
+
 from pnml.bench.layout import markdown_table
 from pnml.bench.render import Format, render
 from pnml.bench.table_counts import NETWORKS, count, mean_difference
@@ -152,20 +154,21 @@ def near(results: Sequence[Result]) -> str:
     return markdown_table(lines)
 
 
-def trainings(results: Sequence[Result]) -> str:
-    """Return the test accuracies of the networks that were trained anew, and on how many images."""
+def trainings(results: Sequence[Result], folder: Path) -> str:
+    """Return how the networks were trained that were trained anew, and their accuracies."""
     found = {
-        (one.model, one.ind, (one.checkpoint or "").split(" ")[0]): one
+        (one.model, one.ind, one.checkpoint): one
         for one in results
-        if one.study == RETRAINED_STUDY and one.accuracy is not None
+        if one.study == RETRAINED_STUDY and one.accuracy is not None and one.checkpoint is not None
     }
     if not found:
         return "*None is measured yet: `benchmarks/paper.py` trains and measures them.*"
-    lines = [("Weights", "Trained on", "Images", "Test accuracy (%)")]
+    lines = [("Weights", "Trained on", "Images", "Epochs", "Seed", "Test accuracy (%)")]
+    known = read_trainings(folder)
     for (_, ind, checkpoint), one in sorted(found.items()):
-        lines.append(
-            (checkpoint.removesuffix(".safetensors"), label(ind), f"{one.counts['train']:,}", f"{one.accuracy:.2f}")
-        )
+        training, name = known[checkpoint], checkpoint.split(" ")[0].removesuffix(".safetensors")
+        how = training["train_images"], training["epochs"], training["seed"]
+        lines.append((name, label(ind), f"{int(how[0]):,}", *how[1:], f"{one.accuracy:.2f}"))
     return markdown_table(lines)
 
 

@@ -48,7 +48,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "paper-arithmetics": lambda: page_paper.arithmetics(results()),
     "paper-near": lambda: page_paper.near(results()),
     "gram-counts": lambda: page_paper.gram_counts(RESULTS),
-    "trainings": lambda: page_paper.trainings(results()),
+    "trainings": lambda: page_paper.trainings(results(), RESULTS),
     "boards": lambda: page_boards.table(results()),
     "boards-short": lambda: page_boards.short_table(results()),
     "boards-words": lambda: page_boards.words(results()),

@@ -9,11 +9,16 @@ from typing import Any
 
 import pytest
 
+from pnml.bench.options import Options
 from pnml.bench.paper import REMADE, paper_cells
 from pnml.bench.protocol import plan
+from pnml.bench.training import train
+
+from .training.small import small_recipe, small_set
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import paper as program  # type: ignore[import-not-found]
+import trainings  # type: ignore[import-not-found]
 
 ABSENT = {"lsun_crop", "lsun_resize"}
 
@@ -52,3 +57,20 @@ def test_program_lists_its_commands() -> None:
         [sys.executable, program.__file__, "--list", "--only", "peers_*"], capture_output=True, check=True
     )
     assert len(done.stdout.splitlines()) == 8
+
+
+def test_trainings_are_noted_by_the_name_that_results_have(tmp_path: Path) -> None:
+    weights, results = tmp_path / "weights", tmp_path / "results"
+    results.mkdir()
+    trainings.note_trainings(weights, results)
+    assert trainings.read_trainings(results) == {}
+    path = train(
+        small_recipe(epochs=2), small_set(32, 0), small_set(8, 1), out=weights / "net.safetensors", seed=3
+    ).path
+    path.with_name("other.partial.safetensors").write_bytes(path.read_bytes())
+    trainings.note_trainings(weights, results)
+    trainings.note_trainings(tmp_path / "nothing", results)
+    (noted,) = trainings.read_trainings(results).items()
+    assert noted[0] == Options(checkpoint=path).own_checkpoint
+    assert (noted[1]["epochs"], noted[1]["seed"], noted[1]["train_images"]) == ("2", "3", "32")
+    assert noted[1]["recipe"]["batch_size"] == 16
