@@ -135,10 +135,22 @@ def test_unknown_tensor_raises(network: zoo.Network, tmp_path: Path) -> None:
         zoo.load(tmp_path / "it.pth", architecture="resnet-20")
 
 
-def test_file_with_two_linear_layers_raises(tmp_path: Path) -> None:
-    save_file({"a": torch.zeros(2, 2), "b": torch.zeros(3, 3)}, tmp_path / "it.safetensors")
-    with pytest.raises(ValueError, match="expected one linear layer, found 2"):
+@pytest.mark.parametrize(
+    ("names", "found"), [(("fc.weight", "linear.weight"), 2), (("a", "blocks.0.fc.weight"), 0), (("fc.bias",), 0)]
+)
+def test_file_without_exactly_one_head_raises(tmp_path: Path, names: tuple[str, ...], found: int) -> None:
+    save_file({name: torch.zeros(2, 2) for name in names}, tmp_path / "it.safetensors")
+    with pytest.raises(ValueError, match=rf"expected one matrix named fc\.weight or linear\.weight, found {found}$"):
         zoo.load(tmp_path / "it.safetensors", architecture="resnet-20")
+
+
+@pytest.mark.parametrize("architecture", zoo.ARCHITECTURES)
+def test_every_architecture_is_loaded_as_it_was_saved(tmp_path: Path, architecture: str) -> None:
+    saved = zoo.create(architecture, 7)
+    zoo.save(saved, tmp_path / "it.safetensors")
+    loaded = zoo.load(tmp_path / "it.safetensors")
+    assert (loaded.architecture, loaded.head.out_features) == (architecture, 7)
+    assert all(torch.equal(one, saved.state_dict()[name]) for name, one in loaded.state_dict().items())
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pnml.bench.zoo.network import Network
 
 _OPTIONAL = "num_batches_tracked"  # of batch norms; unused in evaluation and absent from some published files
+_HEADS = ("fc.weight", "linear.weight")
 
 
 def load(
@@ -132,11 +133,13 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def _count_classes(state: dict[str, Tensor], path: Path) -> int:
-    """Return the number of rows of the head, the only matrix in every network of the zoo."""
-    matrices = [tensor for tensor in state.values() if tensor.ndim == 2]
-    if len(matrices) != 1:
-        raise ValueError(f"{path} is not a network of the zoo: expected one linear layer, found {len(matrices)}")
-    return len(matrices[0])
+    """Return the number of rows of the head, by one of the names that it has in networks of the zoo."""
+    heads = [tensor for name in _HEADS if (tensor := state.get(name)) is not None and tensor.ndim == 2]
+    if len(heads) != 1:
+        raise ValueError(
+            f"{path} is not a network of the zoo: expected one matrix named {' or '.join(_HEADS)}, found {len(heads)}"
+        )
+    return len(heads[0])
 
 
 def _check(state: dict[str, Tensor], network: Network, path: Path) -> None:
