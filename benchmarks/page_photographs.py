@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from statistics import fmean
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from photographs import CIFAR, TINY, TINY_FAR, TINY_MODELS, TINY_SEEDS, tiny_study
@@ -32,7 +33,7 @@ def openood(results: Sequence[Result]) -> str:
     blocks = [render([board(ind, studies) for ind in CIFAR]).rstrip()]
     for ind in CIFAR:
         found = [one for some in studies for one in some if one.ind == ind]
-        blocks.append(f"{label(ind)}: {_accuracy(found)}; {_pictures(found)}.")
+        blocks.append(fill(f"{label(ind)}: {_accuracy(found)}; {_pictures(found)}.", 120))
     return "\n\n".join(blocks)
 
 
@@ -54,9 +55,9 @@ def tinyimagenet(results: Sequence[Result]) -> str:
         spread = f"mean and standard deviation over {len(studies)} seeds" if len(studies) > 1 else "one seed"
         found = [one for some in studies for one in some]
         blocks += [
-            f"Near: {near}. Far: {far}. In percent, {spread}; {_accuracy(found)}.",
+            fill(f"Near: {near}. Far: {far}. In percent, {spread}; {_accuracy(found)}.", 120),
             markdown_table([COLUMNS, *map(_texts, made.lines)]),
-            f"{label(TINY)}: {_pictures(found)}.",
+            fill(f"Number of {_pictures(found)}.", 120),
         ]
         blocks += ["\n".join(f"- {label(ood)}: {why}" for ood, why in made.absent.items())] if made.absent else []
     return "\n\n".join(blocks)
@@ -76,6 +77,9 @@ def _pictures(results: Sequence[Result]) -> str:
     sets = {one.ood: one for one in results if one.scores is not None}
     parts = []
     for name, one in sets.items():
-        note = one.settings.get("notes", {}).get("ood")
-        parts.append(f"{label(name)} {one.counts['ood']:,}{f' ({note})' if note else ''}")
+        note = one.settings.get("notes", {}).get("ood", "")
+        count = f"{one.counts['ood']:,}"
+        parts.append(
+            f"{label(name)} {note if note.startswith(f'{count} of') else f'{count} ({note})' if note else count}"
+        )
     return f"pictures: {', '.join(parts)}"
