@@ -22,12 +22,14 @@ from pnml.bench.environment import environment, git_state
 from pnml.bench.methods import ALL_METHODS, GROUPS, MethodFailedError, Outputs, View
 from pnml.integrations._import import import_pytorch_ood
 from pnml.metrics import evaluate
-from pnml.pytorch.layers import Layer, record_layers
+from pnml.pytorch.recording import record_layers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from numpy.typing import NDArray
+
+    from pnml.pytorch.layers import Layer
 
 METHODS = tuple(dict.fromkeys((*GROUPS["peers"], *GROUPS["layers"])))
 import_pytorch_ood("a comparison with peers")  # now, not after minutes of training

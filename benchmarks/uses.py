@@ -32,7 +32,7 @@ from pnml.bench.methods.view import View, concatenate, forward
 from pnml.core.detector import FewRowsWarning
 from pnml.core.scaling import EMBEDDING_SCALES
 from pnml.metrics import auroc
-from pnml.pytorch.layers import record_layers
+from pnml.pytorch.recording import record_layers
 from pnml.uses import calibration_error, selective
 from pnml.uses.adversarial import NormalisingModel, fgsm, pgd
 

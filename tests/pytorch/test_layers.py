@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from pnml.pytorch.finding import find_head
-from pnml.pytorch.layers import COUNT, Layer, LayersNotFoundError, find_layers, record_layers
+from pnml.pytorch.layers import COUNT, Layer, LayersNotFoundError, find_layers
 from pnml.pytorch.pooling import pool
+from pnml.pytorch.recording import record_layers
 
 from .architectures import Case, Images, Repeated, Residual, cases, sequences
 from .networks import CNN, images, seeded
@@ -217,3 +218,39 @@ def test_attention_stays_fused_unless_parts_of_it_are_watched(watched: str, *, s
         model(x)
     assert fused == [stays_fused]
     assert rows[0] is not None
+
+
+def test_watched_encoder_layers_fuse_their_parts_as_they_do_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    fused, plain = [], torch._transformer_encoder_layer_fwd
+
+    def count(*args: Any) -> Tensor:
+        fused.append(args)
+        return plain(*args)
+
+    monkeypatch.setattr(torch, "_transformer_encoder_layer_fwd", count)
+    encoder = [nn.TransformerEncoderLayer(8, 2, 16, batch_first=True) for _ in range(3)]
+    model = nn.Sequential(*encoder, nn.Flatten(), nn.Linear(32, 3)).eval()
+    x = torch.randn(5, 4, 8, generator=torch.Generator().manual_seed(0))
+    layers = find_layers(model, (x,), head="4", named=["0", "2"])
+    with torch.no_grad():
+        outputs = [model[:1](x), model[:3](x)]
+        alone = model(x)
+        fused.clear()
+        with record_layers(model, layers, {}) as rows:
+            watched = model(x)
+    assert len(fused) == 3
+    assert torch.equal(watched, alone)
+    for row, output in zip(rows, outputs, strict=True):
+        expected = torch.cat([output.mean(dim=1), output.std(dim=1, correction=0)], dim=1)
+        torch.testing.assert_close(row, expected)
+    assert not nn.modules.module._global_forward_hooks
+
+
+def test_encoder_layers_of_another_model_are_not_noted_while_one_is_watched() -> None:
+    one, other = (
+        nn.Sequential(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), nn.Flatten(), nn.Linear(32, 3)).eval()
+        for _ in range(2)
+    )
+    with torch.no_grad(), record_layers(one, [Layer("0", channel_axis=2)], {}) as rows:
+        other(torch.ones(5, 4, 8))
+        assert rows == [None]

@@ -13,9 +13,10 @@ from pnml.pytorch.finding import TASKS, find_head
 from pnml.pytorch.given import GivenHead
 from pnml.pytorch.head import HeadWarning, eager, linear_layers, logits_of, record_calls, unwrapped
 from pnml.pytorch.last_layer import LastLayer, check_same_head, has_own_weights, matching_layers
-from pnml.pytorch.layers import LayersNotFoundError, check_layer_names, choose_layers, record_layers, warn_of_fallback
+from pnml.pytorch.layers import LayersNotFoundError, check_layer_names, choose_layers, warn_of_fallback
 from pnml.pytorch.module_tree import ModuleTree, submodule
 from pnml.pytorch.pooling import token_mask
+from pnml.pytorch.recording import record_layers
 
 if TYPE_CHECKING:
     import os

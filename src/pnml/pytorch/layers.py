@@ -1,19 +1,14 @@
-"""Intermediate layers of any PyTorch model: chosen evenly over its depth, each pooled to one row per sample."""
+"""Intermediate layers of any PyTorch model, chosen evenly over its depth."""
 
 from __future__ import annotations
 
 import warnings
-from contextlib import contextmanager, nullcontext
-from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from pnml.pytorch.calls import Node, call_tree, first_tensor
-from pnml.pytorch.head import unfused_attention
-from pnml.pytorch.module_tree import submodules
-from pnml.pytorch.pooling import pool, token_mask
+from pnml.pytorch.calls import Node, call_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -277,65 +272,3 @@ def _width(module: nn.Module | None) -> int | None:
             return width
     shape = getattr(module, "normalized_shape", None)
     return int(shape[-1]) if shape else None
-
-
-@contextmanager
-def record_layers(
-    model: nn.Module, layers: Sequence[Layer], kwargs: dict[str, Any], args: tuple[Any, ...] = ()
-) -> Iterator[list[Tensor | None]]:
-    """Pool the outputs of layers in this thread's forward passes while the context is open.
-
-    Args:
-        model: to be run inside the context.
-        layers: of that model.
-        kwargs: the model's keyword arguments, for the mask of its tokens.
-        args: its positional arguments, likewise.
-
-    Yields:
-        One tensor (n, features) per layer, None until the layer has been called.
-    """
-    pooled: list[Tensor | None] = [None] * len(layers)
-    mask = token_mask(model, args, kwargs)
-    thread = get_ident()
-    wanted: dict[str, list[int]] = {}
-    for number, layer in enumerate(layers):
-        wanted.setdefault(layer.name, []).append(number)
-    calls = dict.fromkeys(wanted, 0)
-
-    def watch(name: str) -> Any:
-        def note(_module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
-            if get_ident() != thread:
-                return
-            call, calls[name] = calls[name], calls[name] + 1
-            for number in wanted[name]:
-                tensor = first_tensor(output)
-                if layers[number].call == call and tensor is not None:
-                    pooled[number] = pool(tensor, layers[number], mask)
-
-        return note
-
-    paths = {name: [model, *submodules(model, name)] for name in wanted}
-    handles = [path[-1].register_forward_hook(watch(name)) for name, path in paths.items()]
-    try:
-        with unfused_attention() if any(map(_are_fused, paths.values())) else nullcontext():
-            yield pooled
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _are_fused(path: Sequence[nn.Module]) -> bool:
-    """Return whether fused attention would hide the output of a module, or put it out without padding.
-
-    An encoder layer that is fused does not call its parts; an ``nn.TransformerEncoder`` may hand nested tensors to its
-    layers.
-
-    Args:
-        path: the modules from the model to that one.
-    """
-    around = path[:-1]
-    return any(
-        isinstance(module, nn.TransformerEncoderLayer)
-        or (isinstance(module, nn.TransformerEncoder) and module.use_nested_tensor)
-        for module in around
-    )

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from pnml.pytorch.layers import Layer, find_layers, record_layers
+from pnml.pytorch.layers import Layer, find_layers
+from pnml.pytorch.recording import record_layers
 
 if TYPE_CHECKING:
     from pnml.bench.data import ImageSet
