@@ -1,4 +1,4 @@
-"""Write the tables of ``docs/families.md`` from the records of ``text.py``, ``tabular.py`` and ``audio.py``.
+"""Write the tables of ``docs/families.md`` from the records of ``text.py`` and the other families.
 
     python benchmarks/family_tables.py
 
@@ -19,7 +19,8 @@ from pnml.backend.files import atomic_path
 from pnml.bench.layout import markdown_table
 from pnml.bench.ood_data import needs_no_ood_data
 
-FAMILIES = ("text", "tabular", "audio")
+FAMILIES = ("text", "imagenet", "tabular", "audio")
+FOLDS = ("imagenet",)  # families in which one classifier is fitted on parts of the data, instead of several trained
 FIRST = 6  # methods of the table by set
 COLUMNS = ("Method", "Needs no OOD data", "Near AUROC", "Far AUROC", "Mean AUROC", "Near FPR@95", "Far FPR@95")
 
@@ -47,7 +48,7 @@ def mean(record: dict[str, Any], method: str, metric: str, kinds: tuple[str, ...
     return Mean(fmean(seeds), stdev(seeds))
 
 
-def table(record: dict[str, Any]) -> str:
+def table(record: dict[str, Any], family: str) -> str:
     """Return the table of one family, and how accurate its classifiers are."""
     methods = dict.fromkeys(method for task in record["tasks"].values() for method in (*task["auroc"], *task["failed"]))
     lines = []
@@ -70,9 +71,12 @@ def table(record: dict[str, Any]) -> str:
     ]
     tasks, accuracies = len(record["tasks"]), [task["accuracy"] for task in record["tasks"].values()]
     seeds = len({name.partition("/")[2] for name in record["tasks"]})
+    counted, over = (f"{tasks} classifiers, {seeds} seeds", "seeds")
+    if family in FOLDS:
+        counted, over = (f"One classifier, {tasks} folds", "folds")
     about = (
-        f"{tasks} classifiers, {seeds} seeds; test accuracy {min(accuracies):.1f} to {max(accuracies):.1f}%. "
-        "Percent, mean ± standard deviation over seeds."
+        f"{counted}; test accuracy {min(accuracies):.1f} to {max(accuracies):.1f}%. "
+        f"Percent, mean ± standard deviation over {over}."
     )
     blocks = [about, markdown_table(grid)]
     names = list(dict.fromkeys(name.partition("/")[0] for name in record["tasks"]))
@@ -110,7 +114,7 @@ def main() -> None:
         _, found, after = rest.partition(end)
         if not found:
             raise SystemExit(f"{options.page} has no comments {begin.strip()} and {end} to write the table between")
-        text = f"{before}{begin}{table(record)}{end}{after}"
+        text = f"{before}{begin}{table(record, family)}{end}{after}"
     with atomic_path(options.page) as partial:
         partial.write_text(text, encoding="utf-8")
 

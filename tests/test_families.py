@@ -116,8 +116,10 @@ def made_record(methods: dict[str, tuple[float, float]]) -> dict[str, Any]:
 
 
 def test_the_table_has_means_and_spreads_and_sorts(tables: Any) -> None:
-    text = tables.table(made_record({"dice": (99.0, 99.0), "gen": (60.0, 70.0), "pnml": (80.0, 90.0)}))
+    record = made_record({"dice": (99.0, 99.0), "gen": (60.0, 70.0), "pnml": (80.0, 90.0)})
+    text = tables.table(record, "text")
     assert "4 classifiers, 2 seeds; test accuracy 90.0 to 91.0%" in text
+    assert "One classifier, 4 folds;" in tables.table(record, "imagenet")
     whole, by_set = (
         [[cell.strip() for cell in line.split("|")[1:-1]] for line in part.splitlines() if line.startswith("|")]
         for part in text.split("Mean AUROC by set")
