@@ -192,13 +192,13 @@ class Guard(GuardedModel):
     def forward(self, *args: Any, **kwargs: Any) -> Result:
         """Run the model on what it takes, and return its logits with regrets, p-values and decisions."""
         detector = self.fitted()
-        self.warn_if_changed(stacklevel=5)
         answers_every_place = self.found_head is not None and self.found_head.ending.reading == "every"
         if sample_count(args, kwargs) == 0 and not answers_every_place:
             embeddings, *features = empty_rows(self.model, (detector.n_features, *detector.feature_widths))
             return detector(embeddings, features=features)
         with self.eval_no_grad(), explained_errors(args, kwargs, self._input_ndim):
             outputs = self.run(args, kwargs)
+            self.warn_if_changed(stacklevel=5)  # now, while a GPU is at work
             result = detector(outputs.embeddings, features=outputs.features, logits=outputs.logits)
             return result if outputs.places is None else PlacedResult(result, outputs.places)
 
