@@ -75,7 +75,6 @@ class Trainer:
         self.network.train()
         batches = self._draw_batches(torch.Generator(self.device).manual_seed(seed))
         done, steps = (epoch - 1) * self.steps, self.recipe.epochs * self.steps
-        self._set_lr(self.recipe.lr_at(done, steps))
         if self._replay is None:
             self._replay = record_step(self._step, batches[0], self._changed) if self.mixed_precision else self._step
         torch.manual_seed(seed)  # for dropout
