@@ -103,8 +103,8 @@ def run_model(model: nn.Module, layers: tuple[Layer, ...], batches: Iterable[dic
     return Part(torch.cat(embeddings), [torch.cat(layer) for layer in zip(*pooled, strict=True)])
 
 
-def measure(task: Task) -> dict[str, Any]:
-    """Return what the record holds of a task."""
+def measure(task: Task, methods: Iterable[str] | None = None) -> dict[str, Any]:
+    """Return what the record holds of a task, by default of all methods."""
     network = Head(task.head).eval()
     train, test = (Stored(network, part, task.layers) for part in (task.train, task.test))
     oods = {name: Stored(network, part, task.layers) for name, part in task.oods.items()}
@@ -118,7 +118,7 @@ def measure(task: Task) -> dict[str, Any]:
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for name in METHODS:
+        for name in methods or METHODS:
             if name in task.too_large:
                 found["failed"][name] = f"{name} does not fit into memory"
                 continue
@@ -134,20 +134,31 @@ def measure(task: Task) -> dict[str, Any]:
     return found
 
 
-def run_family(program: str, about: str | None, tasks: Callable[[Path], Mapping[str, Callable[[], Task]]]) -> None:
-    """Run the tasks of a data folder that the record lacks, and write it after each."""
+def read_record(path: Path) -> dict[str, Any]:
+    """Return a record, or one without tasks where there is none yet."""
+    if not path.exists():
+        return {"tasks": {}}
+    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return record
+
+
+def run_family(
+    program: str,
+    about: str | None,
+    tasks: Callable[[Path], Mapping[str, Callable[[], Task]]],
+    methods: Iterable[str] | None = None,
+) -> None:
+    """Run the tasks of a data folder that the record lacks, and write it after each; two processes may share it."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="the folder or file of the data")
     parser.add_argument("--out", type=Path, default=Path(f"results/{program}-cpu.json"), help="the record")
     parser.add_argument("--only", default="", help="run the tasks whose name contains this")
     options = parser.parse_args()
-    record: dict[str, Any] = {"tasks": {}}
-    if options.out.exists():
-        record = json.loads(options.out.read_text(encoding="utf-8"))
     for name, make in tasks(options.data).items():
-        if name in record["tasks"] or options.only not in name:
+        if name in read_record(options.out)["tasks"] or options.only not in name:
             continue
-        found = measure(make())
+        found = measure(make(), methods)
+        record = read_record(options.out)
         commit, dirty = git_state()
         record["tasks"][name] = {**found, "commit": commit, "dirty": dirty}
         record["environment"] = environment()
