@@ -1,13 +1,13 @@
 """From rows to regrets, by matrix products.
 
-A :class:`Scorer` returns the regret of every row and whether it can be trusted. The detector computes in float32 what
-came in float32 (:mod:`pnml.core.float32_scorer`), and sends rows that float32 cannot be trusted with to float64.
+A scorer returns the regret of every row and whether it can be trusted. The detector computes in float32 what came in
+float32 (:mod:`pnml.core.float32_scorer`), and sends rows that float32 cannot be trusted with to float64.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pnml.backend.arrays import namespace
 from pnml.backend.recorded import Recorded
@@ -22,21 +22,6 @@ if TYPE_CHECKING:
 
     from pnml.backend.arrays import Array
     from pnml.core.model import ScoringModel
-
-
-class Scorer(Protocol):
-    """Computes the regrets of embeddings."""
-
-    def score(self, x: Array, eps: float) -> tuple[Array, Array]:
-        """Return the regrets of embeddings, and which of them can be trusted.
-
-        Args:
-            x: embeddings of NumPy, or of a library on a GPU, shape (n, M).
-            eps: the precision in which the embeddings came, which decides when one is outside the training span.
-
-        Returns:
-            The regret in nats and whether it can be trusted, both of shape (n,).
-        """
 
 
 class Terms(NamedTuple):
