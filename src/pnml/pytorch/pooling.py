@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from pnml.backend.arrays import is_traced
+
 if TYPE_CHECKING:
     from torch import nn
 
@@ -74,11 +76,6 @@ def _moments(x: Tensor, share: Tensor | None) -> Tensor:
         deviation, mean = torch.std_mean(x, dim=2, correction=0)
         return torch.cat([mean, deviation], dim=1)
     return torch.cat([mean.flatten(1), variance.flatten(1).sqrt()], dim=1)
-
-
-def is_traced() -> bool:
-    """Return whether operations become part of a graph, in which the size of the batch stays open."""
-    return torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
 
 
 def _wide_dtype(x: Tensor) -> torch.dtype:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 
+from pnml.backend.arrays import is_traced
 from pnml.pytorch.calls import first_tensor
 from pnml.pytorch.head import unfused_attention
 from pnml.pytorch.module_tree import submodules
-from pnml.pytorch.pooling import is_traced, pool, token_mask
+from pnml.pytorch.pooling import pool, token_mask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
