@@ -15,9 +15,10 @@ from pnml.backend.progress import track
 from pnml.core.detector import Detector
 from pnml.core.last_layer import checked_head, head_digest
 from pnml.integrations._fit import fit_batches
+from pnml.pytorch.affine import own_affine
 from pnml.pytorch.batches import device_of
 from pnml.pytorch.guard import Guard
-from pnml.pytorch.head import arrays_of, linear_layers, unwrapped
+from pnml.pytorch.head import linear_layers, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -118,7 +119,7 @@ class PNMLPostprocessor(_base_class()):  # type: ignore[misc]  # depends on whet
 def _module_of(net: nn.Module, weight: Any, bias: Any) -> str | None:
     """Return the name of the only linear layer of a network with this weight and bias, None if there is none."""
     digest = head_digest(*checked_head(weight, bias))
-    linear = linear_layers(unwrapped(net)).items()
-    shaped = [(name, layer) for name, layer in linear if tuple(layer.weight.shape) == tuple(weight.shape)]
-    found = [name for name, layer in shaped if head_digest(*arrays_of(layer)) == digest]
+    linear = {name: own_affine(layer) for name, layer in linear_layers(unwrapped(net)).items()}
+    shaped = {name: own for name, own in linear.items() if own and tuple(own.weight.shape) == tuple(weight.shape)}
+    found = [name for name, own in shaped.items() if head_digest(*own) == digest]
     return found[0] if len(found) == 1 else None

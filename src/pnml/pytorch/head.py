@@ -33,12 +33,6 @@ def linear_layers(model: nn.Module) -> dict[str, nn.Linear]:
     return {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
 
 
-def arrays_of(layer: nn.Linear) -> tuple[Tensor, Tensor]:
-    """Return the weight (C, M) and the bias (C,) of a linear layer, zeros if it has none."""
-    weight, bias = layer.weight.detach(), getattr(layer, "bias", None)
-    return weight, weight.new_zeros(weight.shape[0]) if bias is None else bias.detach()
-
-
 def unwrapped(model: nn.Module) -> nn.Module:
     """Return the model inside ``torch.compile`` and the parallel wrappers.
 
