@@ -32,7 +32,7 @@ from pnml.backend.rows import divisors, row_norms
 from pnml.core.model import Depth, Layer
 from pnml.core.profile import Profile, shares, standardise
 from pnml.core.sample import NO_SAMPLE
-from pnml.core.scatter import Scatter
+from pnml.core.scatter import Scatter, left_out
 from pnml.core.subspace import leverage_inside
 
 if TYPE_CHECKING:
@@ -132,9 +132,7 @@ def leverages(
         d = unit - (means if one_class else means[classes])
         h = leverage_inside(d, whitening)
         if as_if_unseen:
-            a = row_shares[0] if one_class else row_shares[classes]
-            spread = xp.clip(a * h, None, 1 - 1e-12)
-            h = a * spread / (1 - spread)
+            h = left_out(h, row_shares[0] if one_class else row_shares[classes])
         raw.append(h)
         centred.append(d)
     return Leverages(xp.stack(raw, axis=1), centred)

@@ -28,10 +28,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pnml.backend.arrays import namespace
 from pnml.core.subspace import Subspace, eigendecompose
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from pnml.backend.arrays import Array
 
 PRIOR_ROWS = 1.0
 """How many rows at the overall mean every class is given."""
@@ -149,13 +152,13 @@ def _between(counts: NDArray[Any], sums: NDArray[Any], means: NDArray[Any]) -> N
     return np.asarray(cross + cross.T - (means * counts[:, None]).T @ means)
 
 
-def left_out(h: Any, row_shares: Any) -> Any:
+def left_out(h: Array, row_shares: Array) -> Array:
     """Turn leverages of training rows about the means of their classes into what they would be without each row.
 
     Without a row, the mean moves away from it by the factor a = n/(n − 1) of their distance, and W loses a times the
     product of that distance: h becomes a² h / (1 − a h), or infinite where the row was the only one in its direction.
     """
-    spread = np.minimum(row_shares * h, 1 - 1e-12)
+    spread = namespace(h).clip(row_shares * h, None, 1 - 1e-12)
     return row_shares * spread / (1 - spread)
 
 
