@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Results:
     """Pieces of work by their names, kept in a file if there is one."""
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, path: Path | None) -> None:
         self.found: dict[str, dict[str, Any]] = {}
         self._path, self._lock = path, Lock()
         if path is not None and path.exists():

@@ -85,9 +85,9 @@ def read(result: pnml.Result) -> None:
 class Body(nn.Module):
     """A network whose embeddings are its input, with as many modules as a real one for the guard to walk."""
 
-    def __init__(self, weight: Tensor, bias: Tensor, modules: int = MODULES) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
         super().__init__()
-        self.others = nn.ModuleList(nn.Identity() for _ in range(modules))
+        self.others = nn.ModuleList(nn.Identity() for _ in range(MODULES))
         self.last = nn.Linear(weight.shape[1], weight.shape[0])
         self.last.weight.data, self.last.bias.data = weight, bias
 

@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from pnml.io.source import Samples
 
 
-def score_to_stream(
-    samples: Samples, detector: Detector, file: TextIO, *, by_layer: bool = False, progress: bool = True
-) -> Summary:
+def score_to_stream(samples: Samples, detector: Detector, file: TextIO, *, by_layer: bool) -> Summary:
     """Score all samples as CSV into an open file, a chunk at a time; what was written stays if an error follows."""
     check_preparation(detector.preparation, samples.preparation_record)
     samples = within_budget(samples, detector.n_classes)
@@ -33,7 +31,7 @@ def score_to_stream(
 
     def tables() -> Iterator[Columns]:
         nonlocal summary
-        for chunk in read_chunks(samples, [(0, samples.count)], "score", progress=progress):
+        for chunk in read_chunks(samples, [(0, samples.count)], "score", progress=True):
             columns = table.empty(chunk.ids)
             if len(chunk.ids):
                 with locate_errors(chunk, samples.path, samples.layer_names):

@@ -135,7 +135,6 @@ def find_layers(
     kwargs: dict[str, Any] | None = None,
     *,
     head: str,
-    count: int = COUNT,
     named: Sequence[str] | None = None,
 ) -> tuple[Layer, ...]:
     """Return layers of a model before its head, evenly spaced over its depth, in the order in which they are called.
@@ -149,7 +148,6 @@ def find_layers(
         args: its positional arguments.
         kwargs: its keyword arguments.
         head: the name of its last linear layer.
-        count: how many layers to choose.
         named: names of modules to take instead.
 
     >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.Flatten(), nn.LazyLinear(2))
@@ -163,17 +161,17 @@ def find_layers(
     if named is not None:
         return tuple(_named(root, name, samples) for name in named)
     total = root.end
-    blocks = [node for node in _blocks(root, total / count) if _is_usable(node, samples, embeddings)]
+    blocks = [node for node in _blocks(root, total / COUNT) if _is_usable(node, samples, embeddings)]
     by_depth: dict[int, Node] = {}
     for node in blocks:  # of outputs at the same depth the last that still has pixels or tokens
         there = by_depth.get(node.end)
         if there is None or _places(node, samples) > 1 or _places(there, samples) == 1:
             by_depth[node.end] = node
     chosen: set[int] = set()
-    for step in range(1, count + 1):
+    for step in range(1, COUNT + 1):
         left = [depth for depth in by_depth if depth not in chosen]
         if left:
-            chosen.add(min(left, key=lambda depth: abs(depth - step * total / count)))
+            chosen.add(min(left, key=lambda depth: abs(depth - step * total / COUNT)))
     return tuple(_layer(by_depth[depth], samples) for depth in sorted(chosen))
 
 

@@ -40,14 +40,14 @@ def render_flagged(report: Report) -> str:
     )
 
 
-def flagged_rows(regret: NDArray[np.float64], decided: NDArray[np.bool_], most: int = MOST) -> NDArray[np.intp]:
-    """Return the rows of flagged samples, the largest regret first, at most ``most``.
+def flagged_rows(regret: NDArray[np.float64], decided: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Return the rows of flagged samples, the largest regret first, at most ``MOST``.
 
     >>> flagged_rows(np.array([0.3, 0.1, 0.9]), np.array([True, False, True]))
     array([2, 0])
     """
     rows = np.flatnonzero(decided)
-    return rows[np.argsort(-regret[rows], kind="stable")][:most]
+    return rows[np.argsort(-regret[rows], kind="stable")][:MOST]
 
 
 def flagged_table(report: Report, scored: ScoredSet, rows: NDArray[np.intp]) -> tuple[list[str], list[list[str]]]:

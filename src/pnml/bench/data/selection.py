@@ -61,7 +61,7 @@ def decode_contents(
     labels: NDArray[np.int64] | None,
     total: int,
     *,
-    size: int | None = None,
+    size: int | None,
     transform: Transform | None = None,
     strict: bool = False,
 ) -> Contents:

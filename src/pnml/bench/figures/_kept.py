@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from pnml.bench.saved_scores import SavedScores
+    from pnml.report.model import ScoredSet
 
 
 def kept_comparison(path: Path) -> Comparison:
     """Return the two scores of a cell, by the names in the name of its file."""
     model, ind, ood, method = _names(path)
     found = load_scores(path)
-    alone = Scores(_column(found, "baseline", path), _column(found, "baseline", path, of_ood=True))
+    alone = Scores(_own_scores(found.ind, path), _own_scores(found.ood, path))
     return Comparison(model, ind, ood, method, alone, Scores(found.ind.regret, found.ood.regret))
 
 
@@ -45,8 +45,8 @@ def _names(path: Path) -> list[str]:
     return names
 
 
-def _column(found: SavedScores, name: str, path: Path, *, of_ood: bool = False) -> Vector:
-    values = getattr(found.ood if of_ood else found.ind, name)
-    if values is None:
-        raise ValueError(f"{path} holds no {name} scores: run the cell again with pnml bench --keep-scores")
-    return np.asarray(values)
+def _own_scores(scored: ScoredSet, path: Path) -> Vector:
+    """Return the scores of the method alone."""
+    if scored.baseline is None:
+        raise ValueError(f"{path} holds no baseline scores: run the cell again with pnml bench --keep-scores")
+    return scored.baseline
