@@ -294,12 +294,6 @@ def test_oracle_and_published_arithmetic_are_run_beside_ours(
     assert len(run(wanted, options).results) == 7
 
 
-def test_without_rich_progress_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(model_under_test, "find_spec", lambda name: None)
-    assert list(model_under_test.show([torch.zeros(1)], "svhn test: embedding", 1)) == [torch.zeros(1)]
-    assert capsys.readouterr().err == "svhn test: embedding\n"
-
-
 def test_full_precision_restores_the_flags() -> None:
     flags = torch.backends.cudnn
     before = flags.allow_tf32

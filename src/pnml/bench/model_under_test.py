@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import contextmanager
 from functools import cached_property
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import torch
 
-from pnml.backend import progress
+from pnml.backend.progress import track
 from pnml.bench import zoo
 from pnml.bench.clock import Clock
 from pnml.bench.memory import Memory, watched_memory
@@ -166,8 +164,5 @@ def full_precision() -> Iterator[None]:
 
 
 def show(batches: Iterable[Tensor], what: str, count: int) -> Iterable[Tensor]:
-    """Show the progress of a pass over a set: a bar, or one line where rich is not installed."""
-    if find_spec("rich") is None:
-        sys.stderr.write(f"{what}\n")
-        return batches
-    return progress.track(batches, what, total=count)
+    """Show the progress of a pass over a set."""
+    return track(batches, what, total=count)
