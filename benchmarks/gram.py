@@ -163,10 +163,10 @@ def naive_ranges(network: Network, images: Tensor, size: int) -> tuple[Features,
 @torch.inference_mode()
 def naive_features(network: Network, batch: Tensor) -> Features:
     """Form every Gram matrix, in float32."""
-    activations: dict[int, Tensor] = {}
-    network.forward_with_taps(batch, activations.__setitem__)
+    activations: list[Tensor] = []
+    network.embed(batch, activations.append)
     features = []
-    for activation in activations.values():
+    for activation in activations:
         orders = []
         for order in range(1, ORDERS + 1):
             power = activation.flatten(2) ** order

@@ -60,9 +60,9 @@ def oracle_features_of_taps(network: Network, x: Tensor) -> tuple[list[Floats], 
     """Return the features of each tap, (n, 10 · channels) each, and softmax probabilities, one sample at a time."""
     rows, probabilities = [], []
     for sample in x:
-        activations: dict[int, Tensor] = {}
-        embedding = network.forward_with_taps(sample[None], activations.__setitem__)
-        rows.append([oracle_features(activation).reshape(-1) for activation in activations.values()])
+        activations: list[Tensor] = []
+        embedding = network.embed(sample[None], activations.append)
+        rows.append([oracle_features(activation).reshape(-1) for activation in activations])
         probabilities.append(network.head(embedding).softmax(1)[0].double().numpy())
     return [np.array(tap) for tap in zip(*rows, strict=True)], np.array(probabilities)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import pnml
 from pnml.bench import zoo
@@ -58,9 +58,9 @@ def test_embeddings_equal_those_of_pytorchs_encoder(network: VisionTransformer) 
 
 
 def test_taps_are_the_blocks(network: VisionTransformer) -> None:
-    shapes = []
-    network.forward_with_taps(torch.zeros(2, 3, 16, 16, dtype=torch.float64), lambda _, a: shapes.append(a.shape))
-    assert shapes == [(2, WIDTH, 16)] * 2
+    taps: list[Tensor] = []
+    network.embed(torch.zeros(2, 3, 16, 16, dtype=torch.float64), taps.append)
+    assert [tap.shape for tap in taps] == [(2, WIDTH, 16)] * 2
 
 
 def test_images_of_another_size_are_refused() -> None:

@@ -148,10 +148,10 @@ def test_network_matches_reference(name: str) -> None:
     assert sum(p.numel() for p in network.parameters()) == parameters
     with_statistics(network)
     x = torch.randn(2, 3, size, size, dtype=torch.float64)
-    tapped: list[tuple[int, Tensor]] = []
+    tapped: list[Tensor] = []
     with torch.no_grad():
         logits, features = network(x), network.features(x)
-        with_taps = network.forward_with_taps(x, lambda i, activation: tapped.append((i, activation)))
+        with_taps = network.embed(x, tapped.append)
 
     reference = Reference({k: v for k, v in network.state_dict().items() if not k.endswith("num_batches_tracked")})
     with torch.no_grad():
@@ -166,8 +166,8 @@ def test_network_matches_reference(name: str) -> None:
     assert network.head.in_features == width
     assert torch.equal(with_taps, features)
     # The activations were kept without copying, so one that the network overwrote would differ here.
-    assert [i for i, _ in tapped] == list(range(taps))
-    for (_, activation), expected in zip(tapped, reference.taps, strict=True):
+    assert len(tapped) == taps
+    for activation, expected in zip(tapped, reference.taps, strict=True):
         torch.testing.assert_close(activation, expected)
 
 
@@ -211,9 +211,7 @@ def test_channels_last_layout_is_kept_with_equal_results() -> None:
         expected = network(x.contiguous())
         moved = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         layouts: list[bool] = []
-        moved.forward_with_taps(
-            x, lambda _, activation: layouts.append(activation.is_contiguous(memory_format=torch.channels_last))
-        )
+        moved.embed(x, lambda tapped: layouts.append(tapped.is_contiguous(memory_format=torch.channels_last)))
         torch.testing.assert_close(moved(x), expected, rtol=1e-4, atol=1e-4)
     assert all(layouts)
 
@@ -224,7 +222,7 @@ def test_taps_compile_into_one_graph(network: zoo.Network) -> None:
 
     def sums(x: Tensor) -> tuple[Tensor, Tensor]:
         found: list[Tensor] = []
-        features = network.forward_with_taps(x, lambda _, activation: found.append(activation.sum((2, 3))))
+        features = network.embed(x, lambda activation: found.append(activation.sum((2, 3))))
         return features, torch.cat(found, 1)
 
     x = torch.randn(2, 3, 32, 32)

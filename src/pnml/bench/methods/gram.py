@@ -93,10 +93,10 @@ class Gram:
             raise ValueError("expected a network in evaluation mode, got one in training mode: call network.eval()")
         taps: list[Tensor] = []
 
-        def on_tap(_: int, activation: Tensor) -> None:
+        def tap(activation: Tensor) -> None:
             taps.append(self._features(activation.contiguous()).flatten(1))
 
-        embeddings = network.forward_with_taps(batch, on_tap)
+        embeddings = network.embed(batch, tap)
         return taps, network.head(embeddings)
 
 

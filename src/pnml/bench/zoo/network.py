@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from itertools import count
 from typing import ClassVar
 
 from torch import Tensor, nn
@@ -39,7 +38,17 @@ class Network(nn.Module, ABC):
 
     @abstractmethod
     def embed(self, x: Tensor, tap: Tap) -> Tensor:
-        """Compute the embeddings and call ``tap`` with each tapped activation as soon as it is computed."""
+        """Compute the embeddings (N, M) and call ``tap`` with each tapped activation as soon as it is computed.
+
+        The network keeps no reference to an activation that it no longer needs, and does not overwrite tapped ones.
+
+        >>> import torch
+        >>> from pnml.bench.zoo import create
+        >>> taps = []
+        >>> features = create("resnet-20", 10).embed(torch.zeros(1, 3, 32, 32), taps.append)
+        >>> len(taps), tuple(taps[0].shape), tuple(taps[53].shape)
+        (54, (1, 16, 32, 32), (1, 64, 8, 8))
+        """
 
     @property
     def head(self) -> nn.Linear:
@@ -55,23 +64,6 @@ class Network(nn.Module, ABC):
         """Compute the logits (N, C) of normalised images (N, 3, H, W)."""
         logits: Tensor = self.head(self.features(x))
         return logits
-
-    def forward_with_taps(self, x: Tensor, on_tap: Callable[[int, Tensor], None]) -> Tensor:
-        """Compute the embeddings (N, M) and pass the tapped activations to ``on_tap``.
-
-        ``on_tap(i, activation)`` is called with i = 0, 1, 2, ... in the order of computation. The network keeps no
-        reference to an activation that it no longer needs, and does not overwrite tapped ones.
-
-        >>> import torch
-        >>> from pnml.bench.zoo import create
-        >>> shapes = {}
-        >>> x = torch.zeros(1, 3, 32, 32)
-        >>> features = create("resnet-20", 10).forward_with_taps(x, lambda i, a: shapes.update({i: tuple(a.shape)}))
-        >>> len(shapes), shapes[0], shapes[53]
-        (54, (1, 16, 32, 32), (1, 64, 8, 8))
-        """
-        number = count()
-        return self.embed(x, lambda activation: on_tap(next(number), activation))
 
     def initialise(self) -> None:
         """Initialise the weights for training: Kaiming normal convolutions, zero bias in the head."""
