@@ -86,7 +86,7 @@ class Noting(nn.Module):
 
 def create() -> nn.Module:
     """What ``--model h200_ray:create`` calls."""
-    return Noting(zoo.load(assets.checked(assets.WEIGHTS)))
+    return Noting(zoo.load(assets.verified_path(assets.WEIGHTS)))
 
 
 def write_whole(path: Path, text: str) -> None:
