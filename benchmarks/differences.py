@@ -28,7 +28,7 @@ from PIL import Image
 from torch.nn.functional import normalize
 
 from pnml import Detector
-from pnml.backend.files import atomic_path
+from pnml.backend.files import write_text
 from pnml.bench import zoo
 from pnml.bench.data import load
 from pnml.bench.data.folder import read_folder
@@ -252,8 +252,7 @@ def numbers(metrics: Metrics) -> list[float]:
 
 
 def write(record: dict[str, Any], path: Path) -> None:
-    with atomic_path(path) as partial:
-        partial.write_text(json.dumps(record) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(record) + "\n")
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pnml.backend.files import atomic_path
+from pnml.backend.files import write_text
 from pnml.bench.environment import environment, git_state
 from pnml.bench.methods import ALL_METHODS, GROUPS, MethodFailedError, Outputs, View
 from pnml.integrations._import import import_pytorch_ood
@@ -162,7 +162,6 @@ def run_family(
         commit, dirty = git_state()
         record["tasks"][name] = {**found, "commit": commit, "dirty": dirty}
         record["environment"] = environment()
-        with atomic_path(options.out) as partial:
-            partial.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        write_text(options.out, json.dumps(record, indent=1) + "\n")
         means = {method: round(float(np.mean(list(sets.values()))), 1) for method, sets in found["auroc"].items()}
         print(name, f"accuracy {found['accuracy']}", means, *found["failed"].values(), flush=True)

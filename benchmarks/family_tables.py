@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
-from pnml.backend.files import atomic_path
+from pnml.backend.files import write_text
 from pnml.bench.layout import markdown_table
 from pnml.bench.ood_data import needs_no_ood_data
 
@@ -115,8 +115,7 @@ def main() -> None:
         if not found:
             raise SystemExit(f"{options.page} has no comments {begin.strip()} and {end} to write the table between")
         text = f"{before}{begin}{table(record, family)}{end}{after}"
-    with atomic_path(options.page) as partial:
-        partial.write_text(text, encoding="utf-8")
+    write_text(options.page, text)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ import page_photographs
 import page_speed
 import page_uses
 
-from pnml.backend.files import atomic_path
+from pnml.backend.files import write_text
 from pnml.bench.store import ResultStore
 
 if TYPE_CHECKING:
@@ -109,8 +109,7 @@ def main() -> None:
     for path, text in stale.items():
         print(f"{'differs' if check else 'wrote'}: {path.relative_to(ROOT)}")
         if not check:
-            with atomic_path(path) as partial:
-                partial.write_text(text, encoding="utf-8")
+            write_text(path, text)
     if check and stale:
         sys.exit("run python benchmarks/pages.py")
 

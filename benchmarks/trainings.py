@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import safe_open
 
-from pnml.backend.files import atomic_path
+from pnml.backend.files import write_text
 from pnml.bench.options import Options
 
 if TYPE_CHECKING:
@@ -28,8 +28,7 @@ def note_trainings(weights: Path, results: Path) -> None:
     for path in sorted(weights.glob("*.safetensors")):
         if not path.stem.endswith(".partial"):
             known[str(Options(checkpoint=path).own_checkpoint)] = training_of(path)
-    with atomic_path(results / "trainings.json") as partial:
-        partial.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    write_text(results / "trainings.json", json.dumps(known, indent=1, sort_keys=True) + "\n")
 
 
 def training_of(path: Path) -> dict[str, Any]:

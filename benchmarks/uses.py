@@ -23,7 +23,7 @@ import torch
 from uses_labelling import labelling, progress
 
 from pnml import Detector
-from pnml.backend.files import atomic_path
+from pnml.backend.files import write_text
 from pnml.backend.progress import track
 from pnml.bench import data, zoo
 from pnml.bench.environment import environment
@@ -85,8 +85,7 @@ def main() -> None:
     if args.out is None:
         print(text)
     else:
-        with atomic_path(args.out) as partial:
-            partial.write_text(text, encoding="utf-8")
+        write_text(args.out, text)
 
 
 def parse() -> argparse.Namespace:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from pnml.backend.files import atomic_path
+from pnml.backend.files import write_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -13,16 +13,14 @@ if TYPE_CHECKING:
 
 def write_record(path: Path, record: dict[str, Any]) -> None:
     """Write JSON with one line for each entry of the second level."""
-    with atomic_path(path) as partial:
-        partial.write_text(_json(record, 2) + "\n", encoding="utf-8")
+    write_text(path, _json(record, 2) + "\n")
 
 
 def replace_table(page: Path, mark: str, table: str) -> None:
     """Replace what stands between the comments ``mark`` and ``end of mark`` of a page."""
     before, _, rest = page.read_text(encoding="utf-8").partition(f"<!-- {mark} -->\n")
     _, _, after = rest.partition(f"<!-- end of {mark} -->")
-    with atomic_path(page) as partial:
-        partial.write_text(f"{before}<!-- {mark} -->\n{table}<!-- end of {mark} -->{after}", encoding="utf-8")
+    write_text(page, f"{before}<!-- {mark} -->\n{table}<!-- end of {mark} -->{after}")
 
 
 def _json(value: Any, depth: int) -> str:

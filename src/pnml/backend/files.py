@@ -65,6 +65,15 @@ def atomic_path(target: str | os.PathLike[str], *, sweep: bool = True) -> Iterat
         _flush_folder(final.parent)
 
 
+def write_text(path: str | os.PathLike[str], text: str) -> Path:
+    """Write a text file, atomically, and return its path; missing folders are created."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_path(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+    return path
+
+
 def delete_leftovers(folder: Path) -> None:
     """Delete the temporary files of :func:`atomic_path` in a folder whose writers are dead, and nothing else.
 

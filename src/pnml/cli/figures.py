@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pnml.backend.extras import require
-from pnml.backend.files import atomic_path
+from pnml.backend.files import write_text
 from pnml.bench.figures import gram_vs_pnml, histograms, iris, save, simulation, spectrum, tpr_tnr
 from pnml.bench.figures._kept import kept_comparison, kept_spectra
 from pnml.cli._app import App, Facts, common_options
@@ -135,8 +135,7 @@ def draw_gram_vs_pnml(
     if gram_vs_pnml.is_of_the_paper(comparison):
         at_paper = gram_vs_pnml.count(comparison.alone, comparison.plus_pnml, gram_vs_pnml.PAPER_THRESHOLDS)
         counts["at_thresholds_of_the_paper"] = at_paper
-    with atomic_path(target) as partial:
-        partial.write_text(json.dumps(about | counts, indent=2) + "\n", encoding="utf-8")
+    write_text(target, json.dumps(about | counts, indent=2) + "\n")
     typer.echo(f"wrote {target}")
     for sentence in gram_vs_pnml.describe(counts):
         typer.echo(sentence)

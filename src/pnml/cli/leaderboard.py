@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pnml.backend.files import atomic_path
+from pnml.backend.files import write_text
 from pnml.bench.leaderboard import leaderboard as boards_of
 from pnml.bench.leaderboard import render_leaderboard
 from pnml.cli._app import Facts
@@ -39,10 +39,7 @@ def leaderboard(
     if out is None:
         typer.echo(text, nl=False)
     else:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_path(out) as partial:
-            partial.write_text(text, encoding="utf-8")
-        typer.echo(f"wrote {out}")
+        typer.echo(f"wrote {write_text(out, text)}")
     return {"study": records[0].study, "boards": boards, "out": out}
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from pnml.backend.files import atomic_path
+from pnml.backend.files import write_text
 from pnml.bench.layout import OURS, header, lines, notes
 from pnml.bench.paper import REMADE
 from pnml.bench.render import Format, render
@@ -70,7 +70,7 @@ def tables(
     counts, written = count(chosen), []
     if out is not None:
         for one in [form] if form else list(Format):
-            written.append(_write(out / one.file_name, render(chosen, one)))
+            written.append(write_text(out / one.file_name, render(chosen, one)))
             typer.echo(f"wrote {written[-1]}")
         typer.echo(counts)
     elif form is None and (console := Console()).is_terminal:
@@ -103,13 +103,6 @@ def _choose(built: list[Table], names: list[str] | None) -> list[Table]:
             f"no table {min(unknown)!r}: choose from {', '.join(TABLE_NAMES)}", param_hint="--table"
         )
     return [table for table in built if not names or table.name in names]
-
-
-def _write(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_path(path) as partial:
-        partial.write_text(text, encoding="utf-8")
-    return path
 
 
 def _draw(console: Console, table: Table) -> None:

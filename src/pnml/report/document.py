@@ -7,15 +7,12 @@ import hashlib
 import json
 from html import escape
 from importlib.resources import files
-from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
 from pnml._version import __version__
-from pnml.backend.files import atomic_path
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Mapping, Sequence
 
 _LEAD_FACTS = 3  # number of facts below the title
@@ -55,15 +52,6 @@ def render_document(
         script=script,
         policy=escape(_policy(style, script)),
     )
-
-
-def write_document(text: str, path: str | os.PathLike[str]) -> Path:
-    """Write a page, atomically, and return its path; missing folders are created."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_path(path) as partial:
-        partial.write_text(text, encoding="utf-8")
-    return path
 
 
 def render_plot(key: str, name: str, control: str = "") -> str:

@@ -8,8 +8,9 @@ from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from pnml.backend.files import write_text
 from pnml.report.by_class import CONFIDENCE
-from pnml.report.document import render_document, render_entries, render_plot, write_document
+from pnml.report.document import render_document, render_entries, render_plot
 from pnml.report.stream_tables import class_table, depth_table
 from pnml.report.tables import render_table
 
@@ -65,7 +66,7 @@ def write_monitor(
     ...     "since sample 1" in page.read_text(encoding="utf-8")
     True
     """
-    return write_document(render_monitor(monitor, title=title, facts=facts or {}, class_names=class_names), path)
+    return write_text(path, render_monitor(monitor, title=title, facts=facts or {}, class_names=class_names))
 
 
 def render_monitor(monitor: Monitor, *, title: str, facts: Mapping[str, str], class_names: Sequence[str]) -> str:

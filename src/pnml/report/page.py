@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pnml.report.document import render_document, write_document
+from pnml.backend.files import write_text
+from pnml.report.document import render_document
 from pnml.report.page_data import page_data
 from pnml.report.sections import render_sections
 
@@ -32,7 +33,7 @@ def write_report(report: Report, path: str | os.PathLike[str]) -> Path:
     ...     "<h1>Known &amp; new</h1>" in page.read_text(encoding="utf-8")
     True
     """
-    return write_document(render(report), path)
+    return write_text(path, render(report))
 
 
 def render(report: Report) -> str:
