@@ -11,7 +11,7 @@ from pnml.backend.extras import require
 from pnml.backend.read_errors import names_its_file
 from pnml.io.fingerprint import fingerprint_folder, fingerprint_path
 from pnml.io.ids import table_ids
-from pnml.io.parquet_files import open_parquet
+from pnml.io.parquet_files import label_column, open_parquet
 from pnml.io.source import RowReader, naming_its_file
 from pnml.io.texts import as_texts
 
@@ -111,8 +111,7 @@ def image_columns(path: Path | str, schema: Any) -> tuple[str, str | None]:
     if not images:
         found = ", ".join(f"{field.name} ({field.type})" for field in schema)
         raise ValueError(f"{path} has no column of images: expected bytes, or structs with bytes, got {found}")
-    labels = [field.name for field in schema if "label" in field.name.lower() and types.is_integer(field.type)]
-    return images[0], labels[0] if labels else None
+    return images[0], label_column(schema)
 
 
 def bytes_of(value: Any) -> bytes:

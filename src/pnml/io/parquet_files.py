@@ -29,6 +29,7 @@ _REMOTE_BUFFER = 1 << 23  # the same for all columns of a store, where every rea
 _FOOTERS_AT_ONCE = 16
 _TEXTS_AT_ONCE = 1024  # ids; some may be far longer than most
 _ID_BYTES = 1 << 24  # of the ids that are read at once
+_TAKEN_AT_ONCE = 1024  # rows that some are taken of
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,15 @@ class ParquetFiles:
                 first, held = first + size, held.slice(size)
         if held is not None and held.num_rows:
             yield first, held
+
+    def take(self, columns: Sequence[str], rows: NDArray[np.intp]) -> dict[str, list[Any]]:
+        """Return the values of columns in ascending rows; the others are read, but not kept."""
+        held: dict[str, list[Any]] = {name: [] for name in columns}
+        for first, part in self.tables(list(columns), 0, _TAKEN_AT_ONCE):
+            taken = part.take(rows[(rows >= first) & (rows < first + part.num_rows)] - first)
+            for name in columns:
+                held[name] += taken.column(name).to_pylist()
+        return held
 
     def _batches(self, columns: list[str], start: int, size: int) -> Iterator[Any]:
         for path, groups in self.files:
@@ -163,6 +173,13 @@ def _open_file(filesystem: Any, path: str, columns: int = 1, repeated: Sequence[
             yield file
 
 
+def label_column(schema: Any) -> str | None:
+    """Return the first column of integers with "label" in its name; None where there is none."""
+    types = require("pyarrow.types", extra="parquet", what="reading parquet")
+    labels = [field.name for field in schema if "label" in field.name.lower() and types.is_integer(field.type)]
+    return labels[0] if labels else None
+
+
 def open_embeddings_parquet(
     path: PathOrUri, layers: Sequence[str] | None = None, columns: Sequence[str] | None = None
 ) -> RowReader:
@@ -209,7 +226,7 @@ def _embedding_columns(path: PathOrUri, schema: Any, columns: Sequence[str] | No
     fields = {field.name: field.type for field in schema if field.name != "id" and not field.name.startswith(PREFIX)}
     lists = [name for name, kind in fields.items() if _is_list(kind)]
     if columns:
-        numbers = [name for name, kind in fields.items() if types.is_floating(kind) or types.is_integer(kind)]
+        numbers = [name for name, kind in fields.items() if _is_number(kind)]
         chosen = choose_columns(path, [*lists, *numbers], columns)
         if len(chosen) == 1 and chosen[0] in lists:
             return chosen[0], []

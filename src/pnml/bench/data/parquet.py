@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pnml.backend.extras import require
 from pnml.bench.data.selection import decode_contents
 from pnml.io.images import bytes_of, image_columns
+from pnml.io.parquet_files import open_parquet
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pnml.bench.data.selection import Contents, Selection
-
-_BATCH_ROWS = 1024
 
 
 def read_parquet(path: Path, selection: Selection) -> Contents:
@@ -25,23 +23,16 @@ def read_parquet(path: Path, selection: Selection) -> Contents:
     labels are the first column of integers with "label" in its name. Rows are streamed: only the selected ones are
     kept.
     """
-    parquet = require("pyarrow.parquet", extra="parquet", what="reading parquet")
-    encoded: list[bytes] = []
-    labels: list[int | None] = []
-    with parquet.ParquetFile(path) as file:
-        image_column, label_column = image_columns(path, file.schema_arrow)
-        total = file.metadata.num_rows
-        rows = selection.rows(total)
-        start = 0
-        columns = [name for name in (image_column, label_column) if name is not None]
-        for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
-            end = start + batch.num_rows
-            selected = batch.take(rows[(rows >= start) & (rows < end)] - start)
-            encoded += [bytes_of(value) for value in selected.column(image_column).to_pylist()]
-            if label_column is not None:
-                labels += selected.column(label_column).to_pylist()
-            start = end
-    labelled = label_column is not None and None not in labels
+    table = open_parquet(path)
+    image_column, label_column = image_columns(path, table.schema)
+    columns = [name for name in (image_column, label_column) if name is not None]
+    held = table.take(columns, selection.rows(table.count))
+    labels = None if label_column is None else held[label_column]
+    if labels is not None and None in labels:
+        labels = None
     return decode_contents(
-        encoded, np.asarray(labels, dtype=np.int64) if labelled else None, total, size=selection.size
+        [bytes_of(value) for value in held[image_column]],
+        None if labels is None else np.asarray(labels, dtype=np.int64),
+        table.count,
+        size=selection.size,
     )

@@ -17,11 +17,10 @@ from pnml.bench.data.selection import Selection
 from pnml.bench.methods.protocol import MethodFailedError
 from pnml.bench.methods.view import Outputs, View
 from pnml.bench.own.network import linear_layer
-from pnml.bench.own.samples import SampleSet, digest_samples, limit_note
-from pnml.bench.own.table import as_labels, label_column, read_rows
+from pnml.bench.own.samples import SampleSet, as_labels, digest_samples, limit_note
 from pnml.bench.zoo import Network
 from pnml.io.embeddings import open_embeddings
-from pnml.io.parquet_files import open_parquet
+from pnml.io.parquet_files import label_column, open_parquet
 from pnml.pytorch.layers import Layer
 
 if TYPE_CHECKING:
@@ -191,5 +190,5 @@ def _read_labels(path: Path, rows: NDArray[np.intp]) -> NDArray[np.int64] | None
     if suffix == ".parquet":
         table = open_parquet(path)
         name = label_column(table.schema)
-        return None if name is None else as_labels(path, name, read_rows(table, [name], rows)[name])
+        return None if name is None else as_labels(path, name, table.take([name], rows)[name])
     return None

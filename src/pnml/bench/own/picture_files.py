@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pnml.bench.data import SETS, load
-from pnml.bench.own.samples import digest_samples, limit_note
-from pnml.bench.own.table import as_labels, read_rows
+from pnml.bench.own.samples import as_labels, digest_samples, limit_note
 from pnml.io.images import SUFFIXES, bytes_of, image_columns, image_files
 from pnml.io.parquet_files import open_parquet
 
@@ -114,7 +113,7 @@ def _open_parquet(path: Path, selection: Selection) -> PictureFiles:
     table = open_parquet(path)
     column, label_column = image_columns(path, table.schema)
     columns = [column] if label_column is None or selection.split == "ood" else [column, label_column]
-    held = read_rows(table, columns, selection.rows(table.count))
+    held = table.take(columns, selection.rows(table.count))
     items, found = [bytes_of(value) for value in held[column]], None
     if not items:
         raise ValueError(f"{path} is empty: no pictures to read")

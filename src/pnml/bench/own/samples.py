@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
     from typing_extensions import Self
@@ -82,6 +82,17 @@ def limit_note(kept: int, count: int) -> str:
     return "" if kept == count else f"limited to {kept:,} of {count:,}, evenly spaced"
 
 
+def as_labels(path: Path, column: str, values: Sequence[Any]) -> NDArray[np.int64]:
+    """Return labels as integers; raise ``ValueError`` for a row whose label is none."""
+    numbers = [_as_number(value) for value in values]
+    if None in numbers:
+        row = numbers.index(None)
+        raise ValueError(
+            f"{path} has {values[row]!r} as {column!r} in row {row}: expected the number of a class, from 0 on"
+        )
+    return np.asarray(numbers, dtype=np.int64)
+
+
 def check_labels(path: str, labels: NDArray[np.int64] | None, classes: int) -> None:
     """Raise ``ValueError`` for labels that the network has no class for."""
     if labels is None or not len(labels):
@@ -92,3 +103,12 @@ def check_labels(path: str, labels: NDArray[np.int64] | None, classes: int) -> N
             f"{path} has the label {low if low < 0 else high}, and the network has {classes} classes: expected labels "
             f"from 0 to {classes - 1}, in the order of its outputs"
         )
+
+
+def _as_number(value: Any) -> int | None:
+    """Return an integer as such, also out of text; None for what is no integer."""
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if isinstance(value, str) or number == value else None

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pnml.backend.read_errors import naming_file
 from pnml.bench.data.selection import Selection
-from pnml.bench.own.samples import SampleSet, digest_samples, limit_note
-from pnml.bench.own.table import as_labels, label_column, read_rows
-from pnml.io.parquet_files import open_parquet
+from pnml.bench.own.samples import SampleSet, as_labels, digest_samples, limit_note
+from pnml.io.parquet_files import label_column, open_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -105,7 +104,7 @@ def _read_parquet(path: Path, column: str, selection: Selection) -> _Found:
     table = open_parquet(path)
     _check_column(path, column, table.schema.names)
     labels = label_column(table.schema)
-    held = read_rows(table, [column] if labels is None else [column, labels], selection.rows(table.count))
+    held = table.take([column] if labels is None else [column, labels], selection.rows(table.count))
     return held[column], None if labels is None else (labels, held[labels]), table.count
 
 
