@@ -6,7 +6,6 @@ run together, so that its embeddings are computed once.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pnml.bench.data import SETS
 from pnml.bench.methods import ALL_METHODS, GROUPS, Method, Peer
+from pnml.bench.own.names import name_of_file
 from pnml.bench.paper import REMADE, paper_cells
 from pnml.bench.zoo import ARCHITECTURES
 from pnml.integrations._import import import_pytorch_ood
@@ -41,7 +41,7 @@ class Cell:
         >>> Cell("resnet-34", "cifar10", "holiday/My Photos", "baseline").ood_name
         'my-photos'
         """
-        return self.ood if self.ood in SETS else re.sub(r"[^a-z0-9]+", "-", Path(self.ood).stem.lower()).strip("-")
+        return self.ood if self.ood in SETS else name_of_file(self.ood)
 
     @property
     def key(self) -> tuple[str, str, str, str]:
