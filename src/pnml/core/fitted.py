@@ -141,7 +141,7 @@ class Fitted:
     @property
     def model(self) -> ScoringModel:
         """Everything that regrets are computed from, as one immutable object."""
-        return self._fitted_scorers[0].model
+        return self.exact_scorer.model
 
     @property
     def exact_scorer(self) -> Float64Scorer:

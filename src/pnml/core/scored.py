@@ -39,7 +39,7 @@ class Scored(Fitted):
         return self._result(batch, self._score_rows(batch.rows, batch.eps), logits)
 
     def _result(self, batch: Batch, regret: Array, logits: Array | None) -> Result:
-        return Result(batch, batch.finish(regret), self._fitted_scorers[0], self.threshold, logits)
+        return Result(batch, batch.finish(regret), self.exact_scorer, self.threshold, logits)
 
     def score(
         self, embeddings: Array, *, features: Sequence[Array] | None = None, leave_one_out: bool = False
@@ -96,7 +96,7 @@ class Scored(Fitted):
 
     def _score_left_out(self, rows: Array, eps: float) -> Array:
         """Return the regrets of training rows, each as if it had not been fitted on."""
-        regret = self._fitted_scorers[0].regret(rows, eps, as_if_unseen=True)
+        regret = self.exact_scorer.regret(rows, eps, as_if_unseen=True)
         if not bool(namespace(rows).isfinite(regret).all()):
             check_finite(rows)
         return regret

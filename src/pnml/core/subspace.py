@@ -65,8 +65,7 @@ class Subspace:
         self.eigenvalues = eigenvalues
         self.eigenvectors = eigenvectors
         self.count = count
-        size = max(len(eigenvalues), 32)
-        self.tolerance = size * _EPS * float(eigenvalues[0])
+        self.tolerance = eigenvalue_tolerance(eigenvalues)
         self.rank = int((eigenvalues > self.tolerance).sum())
 
     @classmethod
@@ -181,6 +180,11 @@ class Subspace:
         largest = xp.finfo(working_dtype(xp, rows)).max
         values = xp.where(values <= largest, values, xp.full_like(values, math.inf))
         return xp.astype(values, out) if rows is x else like(x, values, out)
+
+
+def eigenvalue_tolerance(eigenvalues: np.ndarray[Any, Any]) -> float:
+    """Return below which eigenvalues, descending and of shape (M,), a direction counts as unseen."""
+    return max(len(eigenvalues), 32) * _EPS * float(eigenvalues[0])
 
 
 def eigendecompose(matrix: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

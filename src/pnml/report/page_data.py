@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pnml.core.subspace import eigenvalue_tolerance
 from pnml.metrics import tnr_curve
 from pnml.report.decisions import p_values
 from pnml.report.depth import flagged_by_depth
@@ -138,8 +139,7 @@ def _roc_data(ind: Any, ood: Any) -> dict[str, list[float]]:
 
 def _spectrum_data(eigenvalues: NDArray[np.float64]) -> dict[str, Any]:
     """Return eigenvalues above rounding error with their indices from 1, evenly subsampled, and their numbers."""
-    tolerance = max(len(eigenvalues), 32) * np.finfo(np.float64).eps * eigenvalues.max()
-    nonzero = np.flatnonzero(eigenvalues > tolerance)
+    nonzero = np.flatnonzero(eigenvalues > eigenvalue_tolerance(eigenvalues))
     rows = nonzero[np.unique(np.linspace(0, len(nonzero) - 1, min(len(nonzero), SPECTRUM_POINTS)).astype(int))]
     values = [float(f"{value:.4g}") for value in eigenvalues[rows]]
     return {"index": (rows + 1).tolist(), "value": values, "rank": len(nonzero), "count": len(eigenvalues)}

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from pnml.bench.figures._comparison import Comparison, Scores, Vector
 from pnml.bench.saved_scores import load_scores
+from pnml.core.subspace import eigenvalue_tolerance
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,8 +29,7 @@ def kept_spectra(paths: Iterable[Path]) -> dict[str, dict[str, Vector]]:
     for path in paths:
         model, ind, *_ = _names(path)
         eigenvalues = load_scores(path).spectrum
-        smallest = max(len(eigenvalues), 32) * np.finfo(np.float64).eps * eigenvalues[0]
-        found.setdefault(model, {})[ind] = eigenvalues[eigenvalues > smallest]
+        found.setdefault(model, {})[ind] = eigenvalues[eigenvalues > eigenvalue_tolerance(eigenvalues)]
     return found
 
 
