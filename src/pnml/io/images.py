@@ -39,10 +39,7 @@ def open_images(path: PathOrUri) -> RowReader:
 
 
 def _open_folder(folder: Path) -> RowReader:
-    files = image_files(folder)
-    if not files:
-        raise ValueError(f"no images in {folder}: expected files ending in {', '.join(sorted(SUFFIXES))}")
-
+    files = some_image_files(folder)
     for file in files:
         _check_name(folder, file)
 
@@ -81,6 +78,14 @@ def image_files(folder: Path) -> list[Path]:
         and not path.name.startswith(".")
         and (path.is_file() or not path.exists())  # neither a pipe nor a socket
     )
+
+
+def some_image_files(folder: Path) -> list[Path]:
+    """Return what :func:`image_files` does; raise ``ValueError`` where there are none."""
+    files = image_files(folder)
+    if not files:
+        raise ValueError(f"no images in {folder}: expected files ending in {', '.join(sorted(SUFFIXES))}")
+    return files
 
 
 def _check_name(folder: Path, file: Path) -> None:

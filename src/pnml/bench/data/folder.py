@@ -9,7 +9,7 @@ import numpy as np
 
 from pnml.bench.data.selection import decode_contents
 from pnml.io.decode import centre_crop_to, sample_to
-from pnml.io.images import SUFFIXES, image_files
+from pnml.io.images import some_image_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,9 +43,7 @@ def read_folder(
         labelled: whether the folders directly in ``folder`` are classes, numbered in order of their names.
         strict: raise on the first image that does not decode instead of skipping it.
     """
-    files = image_files(folder)
-    if not files:
-        raise ValueError(f"no images in {folder}: expected files ending in {', '.join(sorted(SUFFIXES))}")
+    files = some_image_files(folder)
     selected = [files[row] for row in selection.rows(len(files))]
     labels = _class_numbers(folder, files, selected) if labelled else None
     return decode_contents(selected, labels, len(files), size=selection.size, transform=transform, strict=strict)

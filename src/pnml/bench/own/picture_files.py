@@ -10,7 +10,7 @@ import numpy as np
 
 from pnml.bench.data import SETS, load
 from pnml.bench.own.samples import as_labels, digest_samples, limit_note
-from pnml.io.images import SUFFIXES, bytes_of, image_columns, image_files
+from pnml.io.images import bytes_of, image_columns, some_image_files
 from pnml.io.parquet_files import open_parquet
 
 if TYPE_CHECKING:
@@ -65,9 +65,7 @@ def open_pictures(name: str, selection: Selection, class_names: tuple[str, ...] 
 
 
 def _open_folder(folder: Path, selection: Selection, class_names: tuple[str, ...] | None) -> PictureFiles:
-    files = image_files(folder)
-    if not files:
-        raise ValueError(f"no images in {folder}: expected files ending in {', '.join(sorted(SUFFIXES))}")
+    files = some_image_files(folder)
     chosen = [files[row] for row in selection.rows(len(files))]
     labels = None
     if selection.split != "ood":
