@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from pnml.cli._errors import Interrupted, Noticed, Refused, messages, one_line
+from pnml.cli._errors import Interrupted, Noticed, messages, one_line
 from pnml.cli._json import as_json
 
 if TYPE_CHECKING:
@@ -146,6 +146,3 @@ def _print(error: Exception, message: str, *, with_traceback: bool) -> None:
         typer.secho(f"error: {message}", fg=typer.colors.RED, err=True)
         if (context := getattr(error, "ctx", None)) is not None:
             typer.echo(f"see: {context.command_path} --help", err=True)
-
-
-__all__ = ["App", "Facts", "Interrupted", "Refused", "common_options"]
