@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 MOST_CLASSES = 40
 """Of more classes, those that are flagged most are shown."""
 CONFIDENCE = 0.95
+"""Of intervals, where no calibration names another."""
 
 
 def render_classes(report: Report) -> str:
@@ -81,12 +82,12 @@ def class_table(
             100 * shown / of_all,
             f"{shown:,}",
             f"{of_all:,}",
-            _range(intervals[number]),
+            as_range(intervals[number]),
         )
         if expected:
             one = expected.get(number)
             kind = "guaranteed" if one is not None and one.is_own else "measured"
-            row = (*row, "unknown" if one is None else f"{_range(one.interval)}, {kind}")
+            row = (*row, "unknown" if one is None else f"{as_range(one.interval)}, {kind}")
         rows.append(row)
     if len(intervals) > MOST_CLASSES:
         title = f"{title}: the {MOST_CLASSES} most flagged of {len(intervals):,}"
@@ -106,6 +107,11 @@ def _note(threshold: Threshold | None) -> str:
     return f"Samples were flagged by the threshold of their class; the slider moves one threshold for all. {words}"
 
 
-def _range(interval: tuple[float, float]) -> str:
+def as_range(interval: tuple[float, float]) -> str:
+    """Return an interval of shares in percent, as text.
+
+    >>> as_range((0.017, 0.1))
+    '1.7% to 10.0%'
+    """
     low, high = interval
     return f"{low:.1%} to {high:.1%}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pnml.core.conformal import observed_interval
-from pnml.report.by_class import CONFIDENCE, MOST_CLASSES
+from pnml.report.by_class import CONFIDENCE, MOST_CLASSES, as_range
 from pnml.report.table import Table
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def class_table(monitor: Monitor, class_names: Sequence[str] = ()) -> Table | No
             f"{last.class_flagged[number]:,}",
             f"{excess[number]:+,.1f}",
             100 * last.class_flagged[number] / last.class_samples[number],
-            _interval(int(last.class_flagged[number]), int(last.class_samples[number])),
+            as_range(observed_interval(int(last.class_flagged[number]), int(last.class_samples[number]), CONFIDENCE)),
             *(_percent(one.class_flagged[number], one.class_samples[number]) for one in earlier),
         )
         for number in shown.tolist()
@@ -77,8 +77,3 @@ def depth_table(monitor: Monitor) -> Table | None:
 
 def _percent(part: int, whole: int) -> float | None:
     return 100 * float(part) / float(whole) if whole else None
-
-
-def _interval(flagged: int, count: int) -> str:
-    low, high = observed_interval(flagged, count, CONFIDENCE)
-    return f"{low:.1%} to {high:.1%}"

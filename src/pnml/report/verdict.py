@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from pnml.core.conformal import observed_interval
+from pnml.report.by_class import CONFIDENCE, as_range
 from pnml.report.decisions import decisions, p_values
 
 if TYPE_CHECKING:
     from pnml.core.calibration import Threshold
     from pnml.report.model import Report, ScoredSet
-
-_CONFIDENCE = 0.95  # where no calibration names one
 
 _WORDS = {
     "more": "this is not the data you calibrated on",
@@ -56,16 +55,16 @@ def verdict(report: Report, scored: ScoredSet) -> Verdict | None:
     if decided is None:
         return None
     flagged, count, calibration = int(decided.sum()), len(scored), report.calibration
-    confidence = _CONFIDENCE if calibration is None else calibration.confidence
+    confidence = CONFIDENCE if calibration is None else calibration.confidence
     seen = observed_interval(flagged, count, confidence)
-    details = f"{flagged:,} of {count:,} samples; with {_percent(confidence)} confidence the share is {_range(seen)}."
+    details = f"{flagged:,} of {count:,} samples; with {_percent(confidence)} confidence the share is {as_range(seen)}."
     share = f"{flagged / count:.1%} flagged"
     if calibration is None:
         return Verdict("unknown", f"{share}.", f"{details} How many to expect is not known without a calibration.")
     kind = _kind(seen, calibration)
     expected = (
         f"Of data like the {calibration.count:,} calibration samples, this threshold flags "
-        f"{_range(calibration.interval)}."
+        f"{as_range(calibration.interval)}."
     )
     sentence = f"{_percent(calibration.false_alarm_rate)} expected, {share}: {_WORDS[kind]}."
     return Verdict(kind, sentence, f"{details} {expected}")
@@ -114,7 +113,3 @@ def _kind(seen: tuple[float, float], calibration: Threshold) -> Literal["more", 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.4g}%"
-
-
-def _range(interval: tuple[float, float]) -> str:
-    return f"{interval[0]:.1%} to {interval[1]:.1%}"
