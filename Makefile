@@ -70,7 +70,7 @@ cpus: .venv/installed
 	$(BIN)/python benchmarks/cpus.py $(PATHS)
 
 mutants: .venv/installed
-	$(BIN)/python benchmarks/mutants.py --processes 2 --out docs/tables/mutants.md
+	$(BIN)/python benchmarks/mutants.py --processes 2 --out out/mutants.md
 
 bench: .venv/installed
 	env -u OMP_NUM_THREADS $(BIN)/python benchmarks/speed.py

@@ -222,6 +222,7 @@ def main() -> None:
     text = report(tried, [results.found[one.name]["survived"] for one in tried], given.seed)
     print(f"\n{text}")
     if given.out:
+        given.out.parent.mkdir(parents=True, exist_ok=True)
         given.out.write_text(f"<!-- written by benchmarks/mutants.py -->\n# Mutants\n\n{text}", encoding="utf-8")
 
 
