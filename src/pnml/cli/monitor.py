@@ -54,7 +54,7 @@ def monitor(
     title: Annotated[str | None, typer.Option(help="Its title.")] = None,
     classes: Annotated[
         Path | None,
-        typer.Option(help="Scores: a text file of class names, one a line.", exists=True, dir_okay=False),
+        typer.Option(help="A text file of class names, one a line.", exists=True, dir_okay=False),
     ] = None,
 ) -> Facts:
     """Say whether a stream still looks like the calibration data, and since when not; write a page for a browser.

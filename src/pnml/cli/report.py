@@ -62,8 +62,6 @@ def report(
 
     Example: `pnml score detector.safetensors --model mine:create --images new/ --out scores.csv --by-layer`, then
     `pnml report scores.csv --images new/ --detector detector.safetensors`
-
-    Example: `pnml report scores.csv --images new --detector detector.safetensors`
     """
     from pnml.io.outputs import check_output
 

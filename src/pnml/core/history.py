@@ -119,7 +119,7 @@ class History:
             flagged: whether the regret of each exceeds the threshold.
             log_evidence: after each sample.
             prediction: the predicted classes.
-            strangest: the number of the layer with the largest say; only those of flagged samples count.
+            strangest: the number of the layer that gives each away; only those of flagged samples count.
         """
         if prediction is not None and len(prediction):
             self._widen(int(prediction.max()) + 1)

@@ -89,7 +89,7 @@ def _example(result: DemoResult, images: ScoredSet, which: NDArray[np.bool_]) ->
 
 
 def _strangest_layer(result: DemoResult, images: ScoredSet, row: int) -> str:
-    """Return the layer with the largest share in the leverage of an image."""
+    """Return the layer that gives an image away."""
     return ("the embedding", *result.detector.layer_names)[int(np.asarray(images.strangest)[row])]
 
 

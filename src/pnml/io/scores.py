@@ -30,15 +30,13 @@ _DTYPES: dict[str, type[Any]] = {
     "p_value": np.float64,
     "is_ood": np.bool_,
 }
-
-
 _ROWS_AT_ONCE = 1 << 12  # as Python's numbers, which take several times the memory
 
 LEVERAGE = "leverage."
 """Begins the names of columns that hold the leverage of one layer."""
 
 STRANGEST = "strangest_layer"
-"""The name of the column that names the layer with the largest leverage."""
+"""The name of the column that names the layer which gives a sample away."""
 
 
 def layer_labels(layer_names: Iterable[str]) -> tuple[str, ...]:
