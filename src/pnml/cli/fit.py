@@ -1,5 +1,6 @@
 """``pnml fit``: a detector from training embeddings, or from training images and their model."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -119,7 +120,7 @@ def fit(
         typer.echo(f"  layers    {', '.join(f'{name} ({width:,})' for name, width in widths)}")
     typer.echo(f"  rank      {detector.subspace.rank:,} of {detector.n_features:,}")
     typer.echo(f"  spectrum  {describe(detector.subspace)}")
-    typer.echo(f"wrote {out}; next, set its threshold: pnml calibrate {out}")
+    typer.echo(f"wrote {out}; next, set its threshold: {_calibrate_command(out, model, weights)}")
     return {
         "detector": out,
         "input": samples.path,
@@ -130,3 +131,11 @@ def fit(
         **describe_as_facts(detector.subspace),
         "skipped": skipped,
     }
+
+
+def _calibrate_command(out: Path, model: str | None, weights: Path | None) -> str:
+    """Return the command that sets the threshold, but for the samples that were held out."""
+    words = ["pnml", "calibrate", out, "--embeddings" if model is None else "--images", "HELD_OUT"]
+    words += [] if model is None else ["--model", model]
+    words += [] if weights is None else ["--weights", weights]
+    return shlex.join(map(str, words))
