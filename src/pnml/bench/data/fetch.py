@@ -8,20 +8,17 @@ import tarfile
 import zipfile
 import zlib
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import track
-
+from pnml.backend.progress import track
 from pnml.bench.data.source import fetch_folder
 from pnml.io.download import download
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from pnml.bench.data.source import Download, Layout, Source
 
-_Member = TypeVar("_Member")
 _UNPACK_ERRORS = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError)
 
 
@@ -100,7 +97,7 @@ def _unzip(archive: Path, folder: Path, name: str) -> None:
     with zipfile.ZipFile(archive) as file:
         members = file.namelist()
         _check_members(archive, members)
-        for member in _tracked(members, name):
+        for member in track(members, f"unpacking {name}"):
             file.extract(member, folder)
 
 
@@ -111,7 +108,7 @@ def _untar(archive: Path, folder: Path, name: str) -> None:
     with tarfile.open(archive, "r:gz") as file:
         members = file.getmembers()
         _check_members(archive, [member.name for member in members])
-        for member in _tracked(members, name):
+        for member in track(members, f"unpacking {name}"):
             file.extract(member, folder, filter="data")  # also rejects devices and links to the outside
 
 
@@ -121,7 +118,3 @@ def _check_members(archive: Path, names: Iterable[str]) -> None:
         for path in (PurePosixPath(name), PureWindowsPath(name)):
             if path.anchor or ".." in path.parts:
                 raise ValueError(f"{archive} is unsafe to unpack: its member {name!r} is outside of the archive")
-
-
-def _tracked(members: Sequence[_Member], name: str) -> Iterable[_Member]:
-    return track(members, description=f"unpacking {name}", console=Console(stderr=True))
