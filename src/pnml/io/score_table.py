@@ -9,7 +9,7 @@ import numpy as np
 
 from pnml.backend.read_errors import names_its_file
 from pnml.io.parquet_files import open_parquet
-from pnml.io.scores import LEVERAGE, STRANGEST
+from pnml.io.scores import DTYPES, LEVERAGE, STRANGEST
 from pnml.io.texts import as_texts
 
 if TYPE_CHECKING:
@@ -17,15 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_KINDS: dict[str, Any] = {
-    "id": object,
-    "prediction": np.int64,
-    "probability": np.float64,
-    "regret": np.float64,
-    "p_value": np.float64,
-    "is_ood": np.bool_,
-    STRANGEST: object,
-}
+_KINDS: dict[str, Any] = {"id": object, **DTYPES, STRANGEST: object}
 _REQUIRED = ("id", "regret")
 _ROWS_AT_ONCE = 1 << 16
 

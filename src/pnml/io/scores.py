@@ -23,13 +23,15 @@ if TYPE_CHECKING:
     from pnml.core.result import Result
     from pnml.io.part import Columns
 
-_DTYPES: dict[str, type[Any]] = {
+DTYPES: dict[str, type[Any]] = {
     "prediction": np.int64,
     "probability": np.float64,
     "regret": np.float64,
     "p_value": np.float64,
     "is_ood": np.bool_,
 }
+"""Of the columns that every table may have, beside the ids."""
+
 _ROWS_AT_ONCE = 1 << 12  # as Python's numbers, which take several times the memory
 
 LEVERAGE = "leverage."
@@ -71,17 +73,17 @@ class ScoreTable:
 
     def columns(self, ids: NDArray[Any], result: Result) -> Columns:
         """Return the scores of a batch."""
-        values = {name: getattr(result, name) for name in _DTYPES if name != "probability"}
+        values = {name: getattr(result, name) for name in DTYPES if name != "probability"}
         values["probability"] = to_numpy(result.probabilities).max(axis=-1)
-        found = {name: to_numpy(values[name], dtype) for name, dtype in _DTYPES.items() if values[name] is not None}
+        found = {name: to_numpy(values[name], dtype) for name, dtype in DTYPES.items() if values[name] is not None}
         if not self.layer_names:
             return {"id": ids, **found}
         return {"id": ids, **found, **self._layers(result)}
 
     def empty(self, ids: NDArray[Any]) -> Columns:
         """Return a table without rows, for a batch without a decodable image."""
-        names = [name for name in _DTYPES if self.is_calibrated or name not in {"p_value", "is_ood"}]
-        found = {"id": ids, **{name: np.empty(0, _DTYPES[name]) for name in names}}
+        names = [name for name in DTYPES if self.is_calibrated or name not in {"p_value", "is_ood"}]
+        found = {"id": ids, **{name: np.empty(0, DTYPES[name]) for name in names}}
         if self.layer_names:
             found[STRANGEST] = as_texts(layer_labels(self.layer_names))[:0]
         if self.by_layer:
