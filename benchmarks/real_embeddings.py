@@ -14,14 +14,12 @@ from typing import TYPE_CHECKING, Any
 from safetensors.numpy import save_file
 
 from pnml.backend.files import atomic_path
-from pnml.backend.progress import track
 from pnml.bench import zoo
 from pnml.bench.data import load
 from pnml.bench.methods.view import View
+from pnml.bench.model_under_test import show
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import numpy as np
 
 
@@ -41,15 +39,11 @@ def main() -> None:
         "bias": network.head.bias.detach().numpy(),
     }
     for name, (images, split) in sets.items():
-        view = View(network, load(images, split=split, limit=options.limit), batch_size=100, track=shown)
+        view = View(network, load(images, split=split, limit=options.limit), batch_size=100, track=show)
         arrays[name] = view.embeddings.numpy()
     options.out.mkdir(parents=True, exist_ok=True)
     with atomic_path(options.out / f"{options.checkpoint}.safetensors") as partial:
         save_file(arrays, partial)
-
-
-def shown(batches: Iterable[Any], what: str, count: int) -> Iterable[Any]:
-    return track(batches, what, total=count)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
-from uses_labelling import labelling, progress
+from uses_labelling import labelling
 
 from pnml import Detector
 from pnml.backend.files import write_text
@@ -29,6 +29,7 @@ from pnml.bench import data, zoo
 from pnml.bench.environment import environment
 from pnml.bench.methods.logit_scores import msp_score
 from pnml.bench.methods.view import View, concatenate, forward
+from pnml.bench.model_under_test import show
 from pnml.core.detector import FewRowsWarning
 from pnml.core.scaling import EMBEDDING_SCALES
 from pnml.metrics import auroc
@@ -54,8 +55,8 @@ def main() -> None:
     warnings.simplefilter("ignore", FewRowsWarning)  # two settings of labelling are there to show what it means
     began = time.perf_counter()
     network = zoo.load(args.network)
-    test = View(network, data.load("cifar10", limit=args.test), track=progress)
-    train = View(network, data.load("cifar10", split="train", limit=args.train), track=progress)
+    test = View(network, data.load("cifar10", limit=args.test), track=show)
+    train = View(network, data.load("cifar10", split="train", limit=args.train), track=show)
     layers = train.layers
     detectors = {scale: fitted(see(train, layers), network, scale) for scale in args.embedding_scale}
     known = see(test, layers)
@@ -144,7 +145,7 @@ def refusing(detectors: dict[str, Detector], test: View, layers: tuple[Layer, ..
     mine = scores_of(detectors, see(test, layers))
     table = {"CIFAR-10": risks(mine, wrong)}
     for name, title in (("svhn", "SVHN"), ("cifar100", "CIFAR-100")):
-        others = View(test.network, data.load(name, limit=strangers), track=progress)
+        others = View(test.network, data.load(name, limit=strangers), track=show)
         theirs = scores_of(detectors, see(others, layers))
         both = {score: torch.cat([values, theirs[score]]) for score, values in mine.items()}
         table[f"CIFAR-10 and {len(others)} of {title}"] = risks(both, np.append(wrong, np.ones(len(others), bool)))

@@ -13,6 +13,7 @@ from sklearn.model_selection import train_test_split
 from pnml.backend.progress import track
 from pnml.bench import data, zoo
 from pnml.bench.methods.view import View
+from pnml.bench.model_under_test import show
 from pnml.uses import acquisition
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def labelling(checkpoint: str, scales: Sequence[EmbeddingScale], pool: int, judg
         **{f"regret, {scale}": acquisition.by_regret(scale) for scale in scales},
     }
     foreign = zoo.load(checkpoint)
-    images = View(foreign, data.load("cifar10", limit=pool + judged), track=progress)
+    images = View(foreign, data.load("cifar10", limit=pool + judged), track=show)
     x, y = load_digits(return_X_y=True)
     digits = splits(x / 16, y, 1200, seeds)
     cifar = splits(images.embeddings.double().numpy(), images.images.labels, pool, seeds)
@@ -67,10 +68,6 @@ def labelling(checkpoint: str, scales: Sequence[EmbeddingScale], pool: int, judg
         about = {"plan": plan, "seeds": seeds, "features": x.shape[1], "pool": len(y), "judged": len(y_judged)}
         table[setting] = {**about, **{name: spread(curves, name) for name in curves}}
     return table
-
-
-def progress(batches: Any, what: str, count: int) -> Any:
-    return track(batches, what, total=count)
 
 
 def spread(curves: dict[str, np.ndarray[Any, Any]], name: str) -> Table:
