@@ -19,6 +19,7 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
 from pnml import Detector
+from pnml.backend.files import write_text
 from pnml.bench.figures import new_figure, save
 from pnml.bench.results import start_run
 from pnml.core.calibration import By, calibrate
@@ -54,8 +55,7 @@ def main() -> None:
             "flagged by predicted class": rates[0].round(2).tolist(),
             "flagged by true class": rates[1].round(2).tolist(),
         }
-    args.record.parent.mkdir(parents=True, exist_ok=True)
-    args.record.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    write_text(args.record, json.dumps(record, indent=2) + "\n")
     print(json.dumps(record, indent=2))
     for path in save(draw(percent[:, 0]), args.out, "guarantee"):
         print(path)

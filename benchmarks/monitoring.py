@@ -13,6 +13,7 @@ import argparse
 import json
 import math
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,9 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
 from pnml import Detector, Monitor
+from pnml.backend.files import write_text
 from pnml.bench.figures import new_figure, save
+from pnml.bench.results import start_run
 from pnml.core.calibration import calibrate
 from pnml.core.martingale import Martingale
 
@@ -53,7 +56,9 @@ def main() -> None:
         )
         for count in COUNTS
     }
+    options = f"--trainings {args.trainings} --streams {args.streams} --length {args.length}"
     record = {
+        "run": asdict(start_run(f"python benchmarks/monitoring.py {options}", "cpu")),
         "digits": {
             "quiet": QUIET,
             "changed": CHANGED,
@@ -80,8 +85,7 @@ def main() -> None:
         },
         "samples a second of one core": {"in batches of 10,000": speed(10_000, 30), "one by one": speed(1, 3000)},
     }
-    args.record.parent.mkdir(parents=True, exist_ok=True)
-    args.record.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    write_text(args.record, json.dumps(record, indent=2) + "\n")
     print(json.dumps(record, indent=2))
     for path in save(draw([found[0][0] for found in digits], alarms, args.length), args.out, "monitoring"):
         print(path)

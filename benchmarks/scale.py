@@ -34,7 +34,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pnml import Detector
+from pnml.backend.files import write_text
 from pnml.backend.progress import track
+from pnml.bench.environment import environment, git_state
 
 GROUP_ROWS = 32_768
 LIMIT = 2e9
@@ -120,20 +122,12 @@ def compare(folder: Path) -> dict[str, Any]:
 
 
 def machine() -> dict[str, Any]:
-    cpu = [
-        line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line
-    ]
     return {
-        "cpu": cpu[0] if cpu else platform.processor(),
+        "cpu": environment()["cpu"],
         "cores": os.cpu_count(),
         "memory_bytes": psutil.virtual_memory().total,
         "load_before": os.getloadavg()[0],
     }
-
-
-def commit() -> str | None:
-    done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)  # noqa: S607
-    return done.stdout.strip() if done.returncode == 0 else None
 
 
 def main() -> None:
@@ -164,6 +158,7 @@ def main() -> None:
         engines = options.engines.split(",")
         measured = {engine: measure(engine, folder, options) for engine in engines}
         agreement = compare(folder) if "ray" in engines else None
+    commit, dirty = git_state()
     record = {
         "what": f"pnml fit and pnml score over {options.rows:,} x {options.features} float32 embeddings in parquet, "
         f"{options.classes} classes, {options.cpus} cores",
@@ -171,14 +166,14 @@ def main() -> None:
         "machine": where,
         "python": platform.python_version(),
         "date": datetime.now(timezone.utc).date().isoformat(),
-        "commit": commit(),
+        "commit": commit,
+        "dirty": dirty,
         "input_bytes": options.rows * options.features * 4,
         "engines": measured,
         "agreement": agreement,
         "plain_stays_under_2_gigabytes": all(part["peak_rss"] < LIMIT for part in measured["plain"].values()),
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    write_text(options.out, json.dumps(record, indent=2) + "\n")
     print("\n".join(as_markdown(record)))
     print(f"wrote {options.out}")
 
@@ -213,7 +208,7 @@ def fill(page: Path, record: dict[str, Any]) -> None:
     _, mark, after = rest.partition(END)
     if not mark:
         raise SystemExit(f"{page} has no lines {BEGIN} and {END}")
-    page.write_text("\n".join([before + BEGIN, *as_markdown(record), END + after]), encoding="utf-8")
+    write_text(page, "\n".join([before + BEGIN, *as_markdown(record), END + after]))
 
 
 if __name__ == "__main__":

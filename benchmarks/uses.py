@@ -10,8 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
-import subprocess
 import time
 import warnings
 from datetime import datetime, timezone
@@ -26,7 +24,7 @@ from pnml import Detector
 from pnml.backend.files import write_text
 from pnml.backend.progress import track
 from pnml.bench import data, zoo
-from pnml.bench.environment import environment
+from pnml.bench.environment import environment, git_state
 from pnml.bench.methods.logit_scores import msp_score
 from pnml.bench.methods.view import View, concatenate, forward
 from pnml.bench.model_under_test import show
@@ -70,9 +68,11 @@ def main() -> None:
         "adversarial": adversarial(network, detectors, layers, args.attacked),
         "acquisition": labelling(args.foreign, args.embedding_scale, args.pool, args.judged, args.seeds),
     }
+    commit, dirty = git_state()
     record = {
         "command": command(args),
-        "commit": commit(),
+        "commit": commit,
+        "dirty": dirty,
         "machine": {**environment(), "cores": os.cpu_count(), "threads": torch.get_num_threads()},
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "seconds": round(time.perf_counter() - began),
@@ -225,16 +225,6 @@ def command(args: argparse.Namespace) -> str:
     given |= {name: Path(given[name]).name for name in ("network", "foreign")}
     given["embedding_scale"] = " ".join(args.embedding_scale)
     return " ".join(["python benchmarks/uses.py", *(f"--{n.replace('_', '-')} {v}" for n, v in given.items())])
-
-
-def commit() -> str | None:
-    """Return the revision of the code, marked "-dirty" when files differ from it, where git knows."""
-    git = shutil.which("git")
-    if git is None:
-        return None
-    described = [git, "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    found = subprocess.run(described, capture_output=True, text=True, check=False)  # noqa: S603 - no foreign input
-    return found.stdout.strip() or None
 
 
 def rounded(value: Any) -> Any:
