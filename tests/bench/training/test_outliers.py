@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from pnml.bench.training.augment import draw_augmentation, shift_and_flip
 from pnml.bench.training.outliers import (
     TRANSFORMATIONS,
     Outliers,
@@ -98,6 +99,19 @@ def test_transformed_digits_are_shuffled_only() -> None:
         for patch in drawn.unique().tolist()
     }
     assert levels_drawn == set(range(16))  # no noise, no negative, no other colour
+
+
+def test_outliers_have_the_borders_of_training_images() -> None:
+    white = torch.full((4, 8, 8, 3), 255, dtype=torch.uint8)
+    augmentation = draw_augmentation(4000, flip=True, generator=generator())
+    trained_on = shift_and_flip(white, torch.zeros(4000, dtype=torch.int64), augmentation, black=True)
+    grey = white // 2
+    sources = {"another set": grey, "transformed": None}
+    for name, source in sources.items():
+        drawn = Outliers([source], grey, digits=False, black_border=True).draw(4000, generator())
+        is_black = (drawn == 0).all(dim=3).double().mean(dim=0)  # how often a pixel is
+        expected = (trained_on == 0).all(dim=3).double().mean(dim=0)
+        assert (is_black - expected).abs().max() < 0.05, name
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,8 @@ def train(
 
     train_data, test_data = (to_labelled(one, recipe.num_classes, device) for one in (train_set, test_set))
     sources = [None if isinstance(one, str) else to_device(one, device) for one in outliers]
-    outlier_mixture = Outliers(sources, train_data.images, digits=not recipe.flip) if sources else None
+    shown = {"digits": not recipe.flip, "black_border": recipe.black_border}
+    outlier_mixture = Outliers(sources, train_data.images, **shown) if sources else None
     with _reproducible(device):
         torch.manual_seed(_epoch_seed(seed, 0))
         network = zoo.create(recipe.model, recipe.num_classes) if start is None else copy.deepcopy(start)

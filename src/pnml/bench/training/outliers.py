@@ -28,9 +28,13 @@ class Outliers:
         train_images: uint8 (N, S, S, 3), on the same device.
         digits: whether the training images show digits. Then outliers are not flipped, and the only transformation is
             shuffling patches, since a noisy, inverted or rotated digit can still be read.
+        black_border: as in the recipe. Outliers have the borders of training images: a network that could tell them
+            apart by these would take test images, which have none, for outliers.
     """
 
-    def __init__(self, sources: Sequence[Tensor | None], train_images: Tensor, *, digits: bool) -> None:
+    def __init__(
+        self, sources: Sequence[Tensor | None], train_images: Tensor, *, digits: bool, black_border: bool = False
+    ) -> None:
         height, width = size = tuple(train_images.shape[1:3])
         for source in sources:
             if source is None and (height != width or height % _PATCHES):
@@ -45,6 +49,7 @@ class Outliers:
         self._sources = sources
         self._train_images = train_images
         self._flip = not digits
+        self._black_border = black_border
         self._transformations = (shuffle_patches,) if digits else TRANSFORMATIONS
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
@@ -54,9 +59,10 @@ class Outliers:
             share = drawn[position :: len(self._sources)]
             images = self._train_images if source is None else source
             rows = torch.randint(len(images), (len(share),), generator=generator, device=images.device)
+            taken = images[rows] if source is not None else transform(images[rows], generator, self._transformations)
             augmentation = draw_augmentation(len(share), flip=self._flip, generator=generator)
-            augmented = shift_and_flip(images, rows, augmentation)
-            share.copy_(transform(augmented, generator, self._transformations) if source is None else augmented)
+            every = torch.arange(len(share), device=images.device)
+            share.copy_(shift_and_flip(taken, every, augmentation, black=self._black_border))
         return drawn
 
 

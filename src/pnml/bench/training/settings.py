@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pnml.bench.training.outliers import TRANSFORMED
@@ -57,7 +58,7 @@ def training_settings(
     outliers: Sequence[OutlierSet],
 ) -> Settings:
     """Return the settings that identify a training, stored as metadata of its files."""
-    names = [one if isinstance(one, str) else f"{one.name} ({len(one)} images)" for one in outliers]
+    names = [one if isinstance(one, str) else f"{PurePath(one.name).name} ({len(one)} images)" for one in outliers]
     return {
         "name": recipe.name,
         "dataset": recipe.dataset,
