@@ -85,7 +85,7 @@ def test_the_command_repeats_every_option_that_changes_numbers() -> None:
     options = Options(device="cpu", study="mine", checkpoint=Path("folder/my weights.pt"), noise_seeds=3, limit=5)
     assert options.command == (
         "pnml bench --model {model} --ind {ind} --ood {ood} --method {method} --device cpu --batch-size 50 "
-        "--noise-seeds 3 --limit 5 --checkpoint 'my weights.pt' --study mine"
+        "--noise-seeds 3 --limit 5 --weights 'my weights.pt' --study mine"
     )
 
 

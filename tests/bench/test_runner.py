@@ -214,7 +214,7 @@ def test_own_checkpoint_and_pictures_are_named_in_the_result(
     (result,) = run(wanted, Options(out=small_world, limit=10, checkpoint=mine)).results
     assert result.ood == "tiny-imagenet-200"
     assert str(result.checkpoint).startswith("densenet-bc-100_svhn.safetensors (")
-    assert "--checkpoint densenet-bc-100_svhn.safetensors" in result.command
+    assert "--weights densenet-bc-100_svhn.safetensors" in result.command
     with pytest.raises(ValueError, match="--force to replace it"):
         run(wanted, Options(out=small_world, limit=10))
     with pytest.raises(ValueError, match="rename it"):

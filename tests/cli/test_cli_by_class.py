@@ -50,6 +50,7 @@ def test_calibrate_by_prediction_writes_the_thresholds_of_the_library(files: Fil
     own = [one.is_own for one in found.classes]
     assert 0 < sum(own) < 3, "both kinds occur"
     assert f"{sum(own)} of 3 classes have one of their own" in done.stdout
+    assert "for the other classes" in done.stdout
     assert done.stdout.count("guaranteed") == sum(own)
     assert f"{3 - sum(own)} of 3 predicted classes have fewer than 49 calibration samples" in done.stderr
     inspected = succeeds("inspect", path)
@@ -59,6 +60,14 @@ def test_calibrate_by_prediction_writes_the_thresholds_of_the_library(files: Fil
         row = next(line.split() for line in inspected.splitlines() if line.split()[:1] == [str(one.prediction)])
         assert row[:4] == [str(one.prediction), str(one.count), str(one.flagged), f"{one.value:.6g}"]
         assert " ".join(row[4:]) == f"{low:.1%} to {high:.1%}, {kind}"
+
+
+def test_other_classes_are_named_only_where_there_are_some(files: Files) -> None:
+    path = files.fitted()
+    many = ("--embeddings", files / "many.npy", "--by", "prediction", "--false-alarm-rate", "0.5")
+    said = succeeds("calibrate", path, *many)
+    assert "3 of 3 classes have one of their own" in said
+    assert "other classes" not in said
 
 
 def test_facts_of_inspect_have_the_classes(files: Files) -> None:

@@ -157,7 +157,7 @@ class Options:
         words += ["--oracle"] if self.oracle else []
         words += ["--published"] if self.published else []
         words += ["--keep-scores"] if self.keep_scores else []
-        words += ["--checkpoint", self.checkpoint.name] if self.checkpoint is not None else []
+        words += ["--weights", self.checkpoint.name] if self.checkpoint is not None else []
         words += ["--study", self.study] if self.study != PAPER_STUDY else []
         names = " ".join(f"--{part} {{{part}}}" for part in ("model", "ind", "ood", "method"))
         return f"pnml bench {shlex.join(self.asked) if self.asked else names} {shlex.join(words)}"

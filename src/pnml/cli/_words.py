@@ -32,10 +32,11 @@ def describe_threshold(threshold: Threshold) -> list[str]:
     note = [_NOTES[threshold.source]] if threshold.source in _NOTES else []
     if threshold.by is not None:
         own = sum(one.is_own for one in threshold.classes)
+        others = [f"{threshold.value:.6g} nats, set from all samples, for the other classes"]
         return [
             f"by predicted class: {own:,} of {threshold.n_classes:,} classes have one of their own",
             f"{set_from} of each such class on average",
-            f"{threshold.value:.6g} nats, set from all samples, for the other classes",
+            *(others if own < threshold.n_classes else []),
             *note,
         ]
     low, high = threshold.interval

@@ -234,7 +234,7 @@ def _report(outcome: Outcome, options: Options) -> None:
     run, total = sum(map(len, tables.values())), len(outcome.results)
     lines_of_text += [f"not run: {reason}" for reason in absent(outcome.results) if run]
     studies = dict.fromkeys(result.study for result in outcome.results)
-    counted = f"{total} cells: {run} run, {total - run} not run."
+    counted = f"{total} cell{'' if total == 1 else 's'}: {run} run, {total - run} not run."
     lines_of_text.append(f"{counted} Results in {options.out / 'cells.csv'}, study {', '.join(studies)}.")
     if outcome.seconds:
         lines_of_text.append(timing(outcome.seconds))
