@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KEPT = ("train_images", "epochs", "seed", "start", "outliers", "test_accuracy", "arithmetic", "torch", "date")
+IF_TUNED = ("accuracy_before",)
 
 
 def read_trainings(results: Path) -> dict[str, dict[str, Any]]:
@@ -35,4 +36,4 @@ def training_of(path: Path) -> dict[str, Any]:
     """Return how the network of a file was trained."""
     with safe_open(path, framework="numpy") as file:
         metadata = file.metadata()
-    return {"recipe": json.loads(metadata["recipe"]), **{name: metadata[name] for name in KEPT}}
+    return {"recipe": json.loads(metadata["recipe"]), **{name: metadata[name] for name in KEPT + IF_TUNED if name in metadata}}

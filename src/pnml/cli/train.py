@@ -105,7 +105,8 @@ def train(
             report=report,
             float16=float16,
         )
-    typer.echo(f"{result.test_accuracy:.2f} % of {len(test_set):,} test images are classified correctly")
+    before = "" if result.accuracy_before is None else f", {result.accuracy_before:.2f} % before"
+    typer.echo(f"{result.test_accuracy:.2f} % of {len(test_set):,} test images are classified correctly{before}")
     typer.echo(f"wrote {result.path}")
     return {"weights": result.path, "test_accuracy": result.test_accuracy, "test_images": len(test_set)}
 

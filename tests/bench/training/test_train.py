@@ -157,6 +157,7 @@ def test_energy_tuning_separates_energies(trained: TrainingResult, tmp_path: Pat
     )
     assert after > before + 3
     assert tuned.test_accuracy > 80
+    assert (trained.accuracy_before, tuned.accuracy_before) == (None, trained.test_accuracy)
     assert metadata(tuned.path)["outliers"] == "outliers (48 images)"
     assert metadata(tuned.path)["name"] == "resnet-20-energy_cifar10"
     assert all(bool((tensor == kept[name]).all()) for name, tensor in trained.network.state_dict().items())

@@ -43,11 +43,14 @@ class TrainingResult:
         network: in evaluation mode, on the CPU.
         test_accuracy: on the whole test set, in percent; in float32, or TF32 where PyTorch uses it for convolutions.
         path: the checkpoint, for :func:`pnml.bench.zoo.load`.
+        accuracy_before: of the network that was tuned, on the same test set; None for a training from random weights.
+            A tuning that costs much of it took test images for outliers.
     """
 
     network: zoo.Network
     test_accuracy: float
     path: Path
+    accuracy_before: float | None = None
 
 
 def train(
@@ -97,7 +100,7 @@ def train(
         metadata = read_metadata(out)
         check_same_settings(out, metadata, settings)
         unfinished.unlink(missing_ok=True)
-        return TrainingResult(zoo.load(out), float(metadata["test_accuracy"]), out)
+        return _result(zoo.load(out), out, metadata)
     out.parent.mkdir(parents=True, exist_ok=True)
 
     train_data, test_data = (to_labelled(one, recipe.num_classes, device) for one in (train_set, test_set))
@@ -108,6 +111,7 @@ def train(
         torch.manual_seed(_epoch_seed(seed, 0))
         network = zoo.create(recipe.model, recipe.num_classes) if start is None else copy.deepcopy(start)
         network.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # not in the stubs
+        known = {} if start is None else {"accuracy_before": str(accuracy(network, test_data))}
         before = math.nan if outlier_mixture is None else accuracy(network, train_data)
         trainer = Trainer(recipe, network, train_data, outlier_mixture, train_accuracy=before / 100)
         done = read_partial(unfinished, network, trainer.optimizer, settings=settings) if unfinished.exists() else 0
@@ -127,9 +131,14 @@ def train(
         "torch": torch.__version__,
         "arithmetic": trainer.arithmetic,
     }
-    zoo.save(network, out, extra=settings | results, float16=float16)
+    zoo.save(network, out, extra=settings | known | results, float16=float16)
     unfinished.unlink(missing_ok=True)
-    return TrainingResult(network, test_accuracy, out)
+    return _result(network, out, known | results)
+
+
+def _result(network: zoo.Network, path: Path, metadata: dict[str, str]) -> TrainingResult:
+    before = metadata.get("accuracy_before")
+    return TrainingResult(network, float(metadata["test_accuracy"]), path, None if before is None else float(before))
 
 
 def _run(
