@@ -36,4 +36,5 @@ def training_of(path: Path) -> dict[str, Any]:
     """Return how the network of a file was trained."""
     with safe_open(path, framework="numpy") as file:
         metadata = file.metadata()
-    return {"recipe": json.loads(metadata["recipe"]), **{name: metadata[name] for name in KEPT + IF_TUNED if name in metadata}}
+    kept = [*KEPT, *(name for name in IF_TUNED if name in metadata)]
+    return {"recipe": json.loads(metadata["recipe"]), **{name: metadata[name] for name in kept}}
