@@ -59,7 +59,7 @@ def test_a_folder_without_data_says_what_it_lacks(program: Any, tmp_path: Path) 
     with pytest.raises(SystemExit, match=r"neither a folder val nor one of resnet9_cifar100_0\.safetensors"):
         program.tasks(tmp_path)
     (tmp_path / "mobile_cifar100_0.safetensors").touch()
-    assert len(program.tasks(tmp_path)) == 4 * 3 + 2
+    assert len(program.tasks(tmp_path)) == 4 * 3 + 1
     (tmp_path / "val").mkdir()
     assert list(program.tasks(tmp_path))[:2] == ["lite0/1/0", "lite0/1/1"]
 
