@@ -45,8 +45,11 @@ def aurocs(record: dict[str, Any], method: str, *, photographs: bool) -> dict[in
             sets = task["auroc"][method].items()
             kinds = [fmean(value for ood, value in sets if ood.startswith(kind)) for kind in ("near", "far")]
             found[int(count)][number if photographs else network].append(fmean(kinds))
+    most = max(map(len, found.values()))
     return {
-        count: {unit: fmean(values) for unit, values in sorted(units.items())} for count, units in sorted(found.items())
+        count: {unit: fmean(values) for unit, values in sorted(units.items())}
+        for count, units in sorted(found.items())
+        if len(units) == most  # numbers of rows that every network has
     }
 
 

@@ -1,4 +1,4 @@
-"""Write the tables of ``docs/families.md`` from the records of ``text.py`` and the other families.
+"""Write the tables of ``docs/families.md`` from the records of ``text.py``, the other families and ``rows_a_class.py``.
 
     python benchmarks/family_tables.py
 
@@ -11,9 +11,12 @@ from __future__ import annotations
 import argparse
 import json
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
+
+import family_rows
 
 from pnml.backend.files import write_text
 from pnml.bench.layout import markdown_table
@@ -107,14 +110,15 @@ def main() -> None:
     parser.add_argument("--page", type=Path, default=Path("docs/families.md"), help="the page to write into")
     options = parser.parse_args()
     text = options.page.read_text(encoding="utf-8")
-    for family in FAMILIES:
-        record = json.loads((options.results / f"{family}-cpu.json").read_text(encoding="utf-8"))
-        begin, end = f"<!-- {family} -->\n", f"<!-- end of {family} -->"
+    tables = {family: partial(table, family=family) for family in FAMILIES} | {"rows-a-class": family_rows.table}
+    for name, write in tables.items():
+        record = json.loads((options.results / f"{name}-cpu.json").read_text(encoding="utf-8"))
+        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
         before, _, rest = text.partition(begin)
         _, found, after = rest.partition(end)
         if not found:
             raise SystemExit(f"{options.page} has no comments {begin.strip()} and {end} to write the table between")
-        text = f"{before}{begin}{table(record, family)}{end}{after}"
+        text = f"{before}{begin}{write(record)}{end}{after}"
     write_text(options.page, text)
 
 

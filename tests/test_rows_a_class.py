@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+RECORDS = ("rows-a-class-cpu.json", "imagenet-cpu.json")
 
 
 @pytest.fixture
@@ -122,3 +124,17 @@ def test_a_lead_has_its_standard_error_over_networks_and_the_mean_of_their_draws
     assert f"−3.3 ± {error:.1f}" in line
     rise = np.std([3.0, 4.0, 9.0], ddof=1) / np.sqrt(3)
     assert f"+5.3 ± {rise:.1f}" in line
+
+
+def test_numbers_of_rows_that_a_network_lacks_are_left_out(tables: Any) -> None:
+    record = made_record({"4": [-1.0, -2.0], "100": [1.0, 2.0]}, network="small")
+    record["tasks"]["net0/500/0"] = record["tasks"]["net0/100/0"]
+    assert list(tables.aurocs(record, "gen", photographs=False)) == [4, 100]
+
+
+def test_four_pictures_have_the_numbers_of_the_published_table() -> None:
+    results = BENCHMARKS.parent / "results"
+    few, published = (json.loads((results / name).read_text(encoding="utf-8"))["tasks"] for name in RECORDS)
+    for fold in range(5):
+        for method, sets in few[f"lite0/4/{fold}"]["auroc"].items():
+            assert sets == pytest.approx(published[f"lite0/{fold}"]["auroc"][method], abs=0.02)
