@@ -148,7 +148,11 @@ def run_family(
     tasks: Callable[[Path], Mapping[str, Callable[[], Task]]],
     methods: Iterable[str] | None = None,
 ) -> None:
-    """Run the tasks of a data folder that the record lacks, and write it after each; two processes may share it."""
+    """Run the tasks of a data folder that the record lacks, and write it after each.
+
+    Several processes may write to a record. Of two that write at the same moment, one loses its task, which the next
+    start runs again.
+    """
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="the folder or file of the data")
     parser.add_argument("--out", type=Path, default=Path(f"results/{program}-cpu.json"), help="the record")
