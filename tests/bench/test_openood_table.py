@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from pnml.bench.openood import Board, Line
 from pnml.bench.openood_figures import Figures, Mean
 from pnml.bench.openood_published import published
@@ -11,13 +13,26 @@ MEASURED = Figures(Mean(90.0, 1.0), Mean(91.0, 2.0), Mean(40.0, 3.0), Mean(30.0,
 def tables(*methods: str, ind: str = "cifar10", figures: Figures = MEASURED) -> list[list[list[str]]]:
     """Return the tables of a rendered board, each a list of rows of cells."""
     lines = tuple(Line(method, figures) for method in methods)
-    text = render([Board(ind, ("cifar100",), ("svhn",), {}, lines)])
+    text = render([Board(ind, 3, ("cifar100",), ("svhn",), {}, lines)])
     found: list[list[list[str]]] = []
     for block in text.split("\n\n"):
         if block.startswith("|"):
             rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in block.splitlines()]
             found.append([rows[0], *rows[2:]])
     return found
+
+
+@pytest.mark.parametrize(
+    ("seeds", "said"),
+    [
+        (1, "One network of the protocol's 3, in percent."),
+        (2, "Mean and standard deviation over 2 of 3 seeds, in percent."),
+        (3, "Mean and standard deviation over 3 seeds, in percent."),
+    ],
+)
+def test_the_number_of_seeds_is_said(seeds: int, said: str) -> None:
+    board = Board("cifar10", seeds, ("cifar100",), ("svhn",), {}, (Line("knn", MEASURED),))
+    assert f"Near: CIFAR-100. Far: SVHN. {said}" in render([board])
 
 
 def test_measured_numbers_stand_beside_the_published_ones_of_the_same_method() -> None:

@@ -105,6 +105,13 @@ def test_table_of_tinyimagenet_has_seeds_and_numbers_of_pictures() -> None:
     assert "one seed" in pages.tinyimagenet(made[: len(sets)])
 
 
+def test_what_is_measured_of_openood_is_shown() -> None:
+    made = [result(openood.study(1), openood.MODEL, "cifar100", ood, 80.0) for ood in ("cifar10", "svhn")]
+    text = pages.openood(made)
+    assert "### CIFAR-100\n\nNear: CIFAR-10. Far: SVHN. One network of the protocol's 3, in percent." in text
+    assert f"### CIFAR-10\n\n{pages.NOT_YET}\n" in text
+
+
 def test_tables_of_openood_have_both_sets() -> None:
     made = [
         result(openood.study(seed), openood.MODEL, ind, ood, 80.0)

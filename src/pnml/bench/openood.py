@@ -60,9 +60,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Board:
-    """The lines of one in-distribution set, methods that need no OOD data first, and what was measured."""
+    """The lines of one in-distribution set, methods that need no OOD data first, what was measured, and how often."""
 
     ind: str
+    seeds: int
     near: tuple[str, ...]
     far: tuple[str, ...]
     absent: dict[str, str]
@@ -98,7 +99,7 @@ def board(
         for method in methods
     ]
     lines.sort(key=lambda line: (not needs_no_ood_data(line.method), -line.figures.mean_auroc))
-    return Board(ind, near, far, absent, tuple(lines))
+    return Board(ind, len(results), near, far, absent, tuple(lines))
 
 
 def _absent(ood: str, results: Sequence[Mapping[tuple[str, str], Result]]) -> str | None:

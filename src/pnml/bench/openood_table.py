@@ -43,7 +43,7 @@ def render(boards: Sequence[Board]) -> str:
         near, far = (", ".join(map(label, sets)) or "none" for sets in (one.near, one.far))
         blocks += [
             f"### {label(one.ind)}",
-            f"Near: {near}. Far: {far}. Mean and standard deviation over {len(SEEDS)} seeds, in percent.",
+            f"Near: {near}. Far: {far}. {_spread(one.seeds)}, in percent.",
         ]
         blocks += ["\n".join(f"- {label(ood)}: {reason}" for ood, reason in one.absent.items())] if one.absent else []
         blocks += [
@@ -52,6 +52,13 @@ def render(boards: Sequence[Board]) -> str:
             markdown_table([PUBLISHED_COLUMNS, *_others(one)]),
         ]
     return "\n\n".join([*blocks, _LEGEND]) + "\n"
+
+
+def _spread(seeds: int) -> str:
+    """Return what numbers are taken over, and how much of the protocol that is."""
+    if seeds == 1:
+        return f"One network of the protocol's {len(SEEDS)}"
+    return f"Mean and standard deviation over {seeds}{'' if seeds == len(SEEDS) else f' of {len(SEEDS)}'} seeds"
 
 
 def _measured(ind: str, line: Line) -> tuple[str, ...]:
