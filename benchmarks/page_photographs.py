@@ -27,17 +27,17 @@ NOT_YET = "*Not measured yet: `benchmarks/photographs.py` measures it.*"
 
 def openood(results: Sequence[Result]) -> str:
     """Return the tables of OpenOOD's protocol, and how many pictures each set has."""
-    boards, below = [], []
+    boards, below, missing = [], [], []
     for ind in CIFAR:
         every = ([one for one in results if (one.study, one.ind) == (study(seed), ind)] for seed in SEEDS)
         studies = [found for found in every if found]
         if not studies:
-            below.append(f"### {label(ind)}\n\n{NOT_YET}")
+            missing.append(f"### {label(ind)}\n\n{NOT_YET}")
             continue
         boards.append(board(ind, studies))
         found = [one for some in studies for one in some]
         below.append(fill(f"{label(ind)}: {_accuracy(found)}; {_pictures(found)}.", 120))
-    return "\n\n".join([render(boards).rstrip(), *below]) if boards else NOT_YET
+    return "\n\n".join([render(boards).rstrip(), *below, *missing]) if boards else NOT_YET
 
 
 def tinyimagenet(results: Sequence[Result]) -> str:
