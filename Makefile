@@ -63,7 +63,8 @@ test: lint
 
 test-oldest: .venv-oldest/installed
 	@echo "== The quick tests; what old releases warn one another of is not our concern"
-	.venv-oldest/bin/python -m pytest -q -n 2 -m "not slow" -W ignore::DeprecationWarning \
+	.venv-oldest/bin/python -m pytest -q -n 2 -m "not slow" -W ignore::DeprecationWarning -W ignore::ResourceWarning \
+		-W ignore::pytest.PytestUnraisableExceptionWarning \
 		-W "ignore:Attempted to insert a get_attr Node:UserWarning" -W ignore::UserWarning:torch.fx.graph
 
 cpus: .venv/installed

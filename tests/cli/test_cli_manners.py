@@ -65,6 +65,7 @@ def test_every_command_has_the_common_options_and_an_example(
 
 MEAN_WHAT_THE_COMMAND_NEEDS = {
     "--batch-size",
+    "--classes",
     "--column",
     "--detector",
     "--images",

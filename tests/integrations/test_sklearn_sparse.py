@@ -40,7 +40,7 @@ def test_sparse_rows_have_the_regret_of_dense_ones(container: Any, chunk: int, m
 
 def test_sparse_rows_are_never_dense_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "_CHUNK_NUMBERS", 1 << 18)
-    rows = sparse.random_array((50_000, 100), density=0.02, format="csr", rng=0)
+    rows = sparse.csr_array(sparse.random(50_000, 100, density=0.02, random_state=0))
     tracemalloc.start()
     try:
         PNMLOutlierDetector().fit(rows).predict(rows)
@@ -52,7 +52,7 @@ def test_sparse_rows_are_never_dense_as_a_whole(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("labels", [None, np.arange(300) % 2])
 def test_too_many_features_are_refused_with_a_way_out(labels: Matrix | None) -> None:
-    rows = sparse.random_array((300, 130_107), density=1e-4, format="csr", rng=0)
+    rows = sparse.csr_array(sparse.random(300, 130_107, density=1e-4, random_state=0))
     estimator: Any = PNMLOutlierDetector() if labels is None else PNMLClassifier(SGDClassifier(loss="log_loss"))
     with pytest.raises(ValueError, match=r"13010[78] features .* 135 GB: expected at most 5000.*TruncatedSVD\(200\)"):
         estimator.fit(rows, labels)

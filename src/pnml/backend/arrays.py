@@ -79,7 +79,7 @@ def to_numpy(array: Array, dtype: Any = np.float64) -> np.ndarray[Any, Any]:
         array = array.numpy()
     elif compat.is_cupy_array(array):  # pragma: no cover - needs a CUDA device
         array = array.get()
-    elif not compat.is_jax_array(array) and hasattr(array, "__dlpack__"):
+    elif not (isinstance(array, np.ndarray) or compat.is_jax_array(array)) and hasattr(array, "__dlpack__"):
         array = np.from_dlpack(array)
     return np.array(array, dtype=dtype)
 
@@ -105,7 +105,20 @@ def at_least(x: Array, smallest: float) -> Array:
     """
     if isinstance(x, np.ndarray):
         return np.maximum(x, smallest)  # in a tenth of the time of clip, which matters for one row
+    if compat.is_torch_array(x):
+        return x.clamp(min=smallest)  # clip of older releases of compat looks at values
     return namespace(x).clip(x, smallest, None)
+
+
+def at_most(x: Array, largest: float) -> Array:
+    """Return an array in which every number above the largest is replaced by it; what is no number stays.
+
+    >>> at_most(np.array([-1.0, 2.0]), 0)
+    array([-1.,  0.])
+    """
+    if isinstance(x, np.ndarray):
+        return np.minimum(x, largest)
+    return x.clamp(max=largest) if compat.is_torch_array(x) else namespace(x).clip(x, None, largest)
 
 
 def detached(array: Array) -> Array:

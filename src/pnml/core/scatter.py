@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnml.backend.arrays import namespace
+from pnml.backend.arrays import at_most
 from pnml.core.subspace import Subspace, eigendecompose
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def left_out(h: Array, row_shares: Array) -> Array:
     Without a row, the mean moves away from it by the factor a = n/(n − 1) of their distance, and W loses a times the
     product of that distance: h becomes a² h / (1 − a h), or infinite where the row was the only one in its direction.
     """
-    spread = namespace(h).clip(row_shares * h, None, 1 - 1e-12)
+    spread = at_most(row_shares * h, 1 - 1e-12)
     return row_shares * spread / (1 - spread)
 
 

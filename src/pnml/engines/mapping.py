@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -28,15 +29,25 @@ def map_ranges(ray: Any, job: SumJob | ScoreJob, ranges: list[Range]) -> Iterato
     else:
         data = data.map(run_job, fn_kwargs={"reference": reference}, num_cpus=1)
     data.context.execution_options.preserve_order = True
-    data.context.enable_progress_bars = False
     data.context.raise_original_map_exception = True
     try:
-        for bundle in data.iter_internal_ref_bundles():
-            yield from bundle.block_refs
+        with _no_bars(data.context), _no_bars(ray.data.DataContext.get_current()):  # where older releases of Ray look
+            for bundle in data.iter_internal_ref_bundles():
+                yield from bundle.block_refs
     except ray.exceptions.RayTaskError as error:
         if not isinstance(error.cause, UserError):
             raise
         raise ValueError(error.cause.message) from None
+
+
+@contextmanager
+def _no_bars(context: Any) -> Iterator[None]:
+    """Keep Ray from showing its own progress bars, which would be drawn over ours."""
+    before, context.enable_progress_bars = context.enable_progress_bars, False
+    try:
+        yield
+    finally:
+        context.enable_progress_bars = before
 
 
 class UserError(Exception):

@@ -118,8 +118,9 @@ class Preparation:
 def _text_of(transform: Callable[[Any], Any]) -> str:
     """Return a text that is the same in another process: the name of a function, or the repr without addresses.
 
-    >>> _text_of(sorted), _text_of(lambda image: image)
-    ('builtins.sorted', 'pnml.io.preparation.<lambda>')
+    >>> import json
+    >>> _text_of(sorted), _text_of(json.dumps)
+    ('builtins.sorted', 'json.dumps')
     """
     name = getattr(transform, "__qualname__", None)
     if name is not None:

@@ -41,7 +41,8 @@ class GuardGraph(nn.Module):
     >>> network = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2))
     >>> images = torch.rand(32, 4)
     >>> graph = GuardGraph(guard(network).fit([images], progress=False).eval())
-    >>> [tuple(output.shape) for output in torch.export.export(graph, (images,)).module()(images)]
+    >>> program = torch.export.export(graph, (images,), strict=False)
+    >>> [tuple(output.shape) for output in program.module()(images)]
     [(32, 2), (32, 2), (32,)]
     """
 

@@ -53,8 +53,8 @@ def warn_of_few_rows(count: float, n_features: int) -> None:
 def weighted_quantile(values: Matrix, share: float, weights: Matrix | None) -> float:
     """Return the quantile that ``np.quantile`` gives for values (N,) with each repeated as often as its weight says.
 
-    >>> weighted_quantile(np.array([3.0, 1.0]), 0.25, np.array([1, 2])), np.quantile([3.0, 1.0, 1.0], 0.25)
-    (1.0, np.float64(1.0))
+    >>> weighted_quantile(np.array([3.0, 1.0]), 0.25, np.array([1, 2])), float(np.quantile([3.0, 1.0, 1.0], 0.25))
+    (1.0, 1.0)
     """
     if weights is None:
         return float(np.quantile(values, share))
