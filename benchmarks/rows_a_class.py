@@ -24,9 +24,9 @@ Few rows are the reason if both say yes for each of the first three methods; the
 Anything else is an answer in part, and is told by method. What this cannot tell apart: the rows of ImageNet were never
 seen by its network, those of CIFAR-100 were trained on; and four of a class are 4,000 rows there, and 400 here.
 
-Changed when the first tasks had run, as they took too long: ``mahalanobis-plus`` is computed for all classes at once,
-by the same formula in float64; and the networks after ``mobile`` have 100 images of a class at most, of which fewer are
-drawn, so that 100 stands for 500 in the plan.
+Changed when the first tasks had run and their scores were seen, as they took too long: ``mahalanobis-plus`` is computed
+for all classes at once, by the same formula in float64; and the networks after ``mobile`` have 100 images of a class at
+most, of which fewer are drawn, so that 100 stands for 500 in the plan.
 """
 
 from __future__ import annotations

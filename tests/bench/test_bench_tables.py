@@ -292,5 +292,5 @@ def test_the_re_made_set_that_matches_stands_in_the_papers_column() -> None:
 def test_the_reason_is_the_absent_set_before_the_absent_network() -> None:
     found = varied_records()
     assert found["resnet-34", "svhn", "lsun_crop", "gram", "auroc"]["reason"] == "image set absent: LSUN (C)"
-    expected = "the authors' checkpoint cannot be downloaded, and no network trained in its place was measured"
+    expected = "the authors' checkpoint cannot be downloaded, and no result of a network trained in its place is shown"
     assert found["resnet-34", "svhn", "isun", "gram", "auroc"]["reason"] == expected

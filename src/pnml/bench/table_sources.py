@@ -24,7 +24,7 @@ Network = Literal["paper's", "retrained"]
 """Whose training a network is of: the paper's own, or ours."""
 
 RETRAINED_STUDY = "retrained"
-_NO_NETWORK = "the authors' checkpoint cannot be downloaded, and no network trained in its place was measured"
+_NO_NETWORK = "the authors' checkpoint cannot be downloaded, and no result of a network trained in its place is shown"
 _ORACLE, _PUBLISHED = "-oracle", "-published"
 Key = tuple[str, str, str, str]
 

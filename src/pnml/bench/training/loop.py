@@ -105,13 +105,15 @@ def train(
 
     train_data, test_data = (to_labelled(one, recipe.num_classes, device) for one in (train_set, test_set))
     sources = [None if isinstance(one, str) else to_device(one, device) for one in outliers]
-    shown = {"digits": not recipe.flip, "black_border": recipe.black_border}
-    outlier_mixture = Outliers(sources, train_data.images, **shown) if sources else None
+    outlier_mixture = None
+    if sources:
+        digits, black_border = not recipe.flip, recipe.black_border
+        outlier_mixture = Outliers(sources, train_data.images, digits=digits, black_border=black_border)
     with _reproducible(device):
         torch.manual_seed(_epoch_seed(seed, 0))
         network = zoo.create(recipe.model, recipe.num_classes) if start is None else copy.deepcopy(start)
         network.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # not in the stubs
-        known = {} if start is None else {"accuracy_before": str(accuracy(network, test_data))}
+        of_start = {} if start is None else {"accuracy_before": str(accuracy(network, test_data))}
         before = math.nan if outlier_mixture is None else accuracy(network, train_data)
         trainer = Trainer(recipe, network, train_data, outlier_mixture, train_accuracy=before / 100)
         done = read_partial(unfinished, network, trainer.optimizer, settings=settings) if unfinished.exists() else 0
@@ -131,9 +133,9 @@ def train(
         "torch": torch.__version__,
         "arithmetic": trainer.arithmetic,
     }
-    zoo.save(network, out, extra=settings | known | results, float16=float16)
+    zoo.save(network, out, extra=settings | of_start | results, float16=float16)
     unfinished.unlink(missing_ok=True)
-    return _result(network, out, known | results)
+    return _result(network, out, of_start | results)
 
 
 def _result(network: zoo.Network, path: Path, metadata: dict[str, str]) -> TrainingResult:
