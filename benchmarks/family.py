@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from pnml.bench.methods import Method
     from pnml.pytorch.layers import Layer
+
+    Methods = Mapping[str, Callable[[], Method]]
 
 METHODS = tuple(dict.fromkeys((*GROUPS["peers"], *GROUPS["layers"])))
 import_pytorch_ood("a comparison with peers")  # now, not after minutes of training
@@ -103,7 +106,7 @@ def run_model(model: nn.Module, layers: tuple[Layer, ...], batches: Iterable[dic
     return Part(torch.cat(embeddings), [torch.cat(layer) for layer in zip(*pooled, strict=True)])
 
 
-def measure(task: Task, methods: Iterable[str] | None = None) -> dict[str, Any]:
+def measure(task: Task, methods: Methods | None = None) -> dict[str, Any]:
     """Return what the record holds of a task, by default of all methods."""
     network = Head(task.head).eval()
     train, test = (Stored(network, part, task.layers) for part in (task.train, task.test))
@@ -118,12 +121,12 @@ def measure(task: Task, methods: Iterable[str] | None = None) -> dict[str, Any]:
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for name in methods or METHODS:
+        for name, make in (methods or {name: ALL_METHODS[name] for name in METHODS}).items():
             if name in task.too_large:
                 found["failed"][name] = f"{name} does not fit into memory"
                 continue
             try:
-                method = ALL_METHODS[name]().fit(train)
+                method = make().fit(train)
                 inside = method.score(test)
                 metrics = {ood: evaluate(inside, method.score(view)) for ood, view in oods.items()}
             except MethodFailedError as error:
@@ -146,7 +149,7 @@ def run_family(
     program: str,
     about: str | None,
     tasks: Callable[[Path], Mapping[str, Callable[[], Task]]],
-    methods: Iterable[str] | None = None,
+    methods: Methods | None = None,
 ) -> None:
     """Run the tasks of a data folder that the record lacks, and write it after each.
 

@@ -36,15 +36,17 @@ def minus(first: Values, second: Values) -> Values:
     return {key: value - second[key] for key, value in first.items()}
 
 
-def aurocs(record: dict[str, Any], method: str, *, photographs: bool) -> dict[int, Values]:
-    """Return the AUROC (mean of near and far) by the rows of a class, then by fold, or by network over its draws."""
+def aurocs(
+    record: dict[str, Any], method: str, *, photographs: bool, kinds: tuple[str, ...] = ("near", "far")
+) -> dict[int, Values]:
+    """Return the AUROC (mean of kinds of sets) by the rows of a class, then by fold, or by network over its draws."""
     found: dict[int, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for name, task in record["tasks"].items():
         network, count, number = name.split("/")
         if (network == PHOTOGRAPHS) is photographs:
             sets = task["auroc"][method].items()
-            kinds = [fmean(value for ood, value in sets if ood.startswith(kind)) for kind in ("near", "far")]
-            found[int(count)][number if photographs else network].append(fmean(kinds))
+            of_kinds = [fmean(value for ood, value in sets if ood.startswith(kind)) for kind in kinds]
+            found[int(count)][number if photographs else network].append(fmean(of_kinds))
     most = max(map(len, found.values()))
     return {
         count: {unit: fmean(values) for unit, values in sorted(units.items())}

@@ -42,7 +42,7 @@ from family import Part, Task, run_family
 from imagenet import FOLDS, outputs
 
 from pnml.bench.data import load
-from pnml.bench.methods import View
+from pnml.bench.methods import ALL_METHODS, View
 from pnml.integrations._import import import_pytorch_ood
 
 if TYPE_CHECKING:
@@ -86,6 +86,11 @@ def densities(mahalanobis: Any, rows: Tensor) -> Tensor:
     x, means, precision = rows.double(), mahalanobis.mu.double(), mahalanobis.precision.double()
     own = ((x @ precision) * x).sum(dim=1, keepdim=True) + ((means @ precision) * means).sum(dim=1)
     return -0.5 * (own - x @ (precision + precision.T) @ means.T)
+
+
+def take_all_classes_at_once() -> None:
+    """Let pytorch-ood's Mahalanobis compute its densities by :func:`densities`, which is faster."""
+    import_pytorch_ood("Mahalanobis++").detector.Mahalanobis._calc_gaussian_scores = densities  # noqa: SLF001
 
 
 def photographs(folder: Path, count: int, fold: int) -> Task:
@@ -155,5 +160,5 @@ def tasks(folder: Path) -> dict[str, Callable[[], Task]]:
 
 
 if __name__ == "__main__":
-    import_pytorch_ood("Mahalanobis++").detector.Mahalanobis._calc_gaussian_scores = densities  # noqa: SLF001
-    run_family("rows-a-class", __doc__, tasks, METHODS)
+    take_all_classes_at_once()
+    run_family("rows-a-class", __doc__, tasks, {name: ALL_METHODS[name] for name in METHODS})
