@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -135,42 +136,56 @@ def test_what_layers_add_is_replaced(program: Any, views: tuple[Any, Any]) -> No
     np.testing.assert_allclose(found["sum"] - found["nothing"], 0.3 * np.mean(raw / medians, axis=1), rtol=1e-9)
 
 
-def test_tasks_are_those_with_the_most_rows_of_a_class(program: Any, tmp_path: Path) -> None:
+def test_tasks_have_4_or_100_rows_of_a_class(program: Any, tmp_path: Path) -> None:
     (tmp_path / "wrn_cifar100_0.safetensors").touch()
-    assert list(program.tasks(tmp_path)) == ["wrn/100/0"]
+    assert list(program.tasks(tmp_path)) == [*(f"wrn/4/{draw}" for draw in range(3)), "wrn/100/0"]
     (tmp_path / "val").mkdir()
     assert list(program.tasks(tmp_path)) == [f"lite0/4/{fold}" for fold in range(5)]
 
 
 def made_record(gains: dict[str, tuple[float, float]]) -> dict[str, Any]:
-    """Return a record in which methods gain so much: in the mean, and how much more in one of two folds or networks."""
+    """Return a record in which methods gain so much near, less and more in one of two folds; twice that on networks."""
 
-    def task(number: int) -> dict[str, Any]:
+    def task(number: int, factor: int = 1) -> dict[str, Any]:
         ahead = {name: gain + (spread if number else -spread) for name, (gain, spread) in gains.items()}
         ahead |= dict.fromkeys(("mahalanobis-layers", "nnguide", "mahalanobis-plus"), 0.8)
-        return {
-            "auroc": {"pnml": {"near: a": 80.0, "far: b": 90.0}}
-            | {name: {"near: a": 80.0 + 2 * one, "far: b": 90.0} for name, one in ahead.items()}
-        }
+        theirs = {name: {"near: a": 80 + 2 * factor * one, "far: b": 90.0} for name, one in ahead.items()}
+        return {"auroc": {"pnml": {"near: a": 80.0, "far: b": 90.0}, **theirs}}
 
-    return {"tasks": {name.format(number): task(number) for name in ("lite0/4/{}", "net{}/100/0") for number in (0, 1)}}
+    small = {f"net{number}/{rows}/0": task(number, 2 if rows == 4 else 3) for number in (0, 1) for rows in (4, 100)}
+    return {"tasks": {"lite0/4/0": task(0), "lite0/4/1": task(1), **small}}
 
 
 @pytest.mark.parametrize(
     ("gain", "says"),
     [
-        ((0.5, 0.1), "the cause"),
-        ((0.3, 0.1), "a part"),
-        ((0.5, 0.3), "no"),
-        ((-0.1, 0.1), "no"),
-        ((-0.3, 0.1), "loses"),
+        ((0.5, 0.1), "half or more"),
+        ((0.3, 0.1), "less than half"),
+        ((0.5, 0.3), "nothing"),
+        ((-0.1, 0.1), "nothing"),
+        ((-0.3, 0.1), "widens it"),
     ],
 )
 def test_the_verdict_is_that_of_the_plan(tables: Any, gain: tuple[float, float], says: str) -> None:
     """Two folds at ± s have the standard error s, so that 2 s is what has to be exceeded."""
     record = made_record({"some": gain})
     assert tables.gap(record) == pytest.approx(0.8)
-    line = [cell.strip() for cell in tables.table(record).splitlines()[2].split("|")[1:-1]]
-    value = f"{'−' if gain[0] < 0 else '+'}{abs(gain[0]):.1f} ± {gain[1]:.1f}"
-    assert line == ["some", f"{line[1]}", "+0.0 ± 0.0", value, says, value]
-    assert float(line[1][1:4]) == pytest.approx(2 * abs(gain[0]))
+    head, _, line, *peers = (
+        [cell.strip() for cell in row.split("|")[1:-1]] for row in tables.table(record).splitlines()
+    )
+    value, spread = gain
+
+    def cell(factor: int) -> str:
+        return f"{'−' if factor * value < 0 else '+'}{abs(factor * value):.1f} ± {abs(factor * spread):.1f}"
+
+    assert line == ["some", cell(2), "+0.0 ± 0.0", cell(1), says, cell(3), cell(2), cell(-1)]
+    assert [row[0] for row in peers] == ["mahalanobis-layers", "nnguide", "mahalanobis-plus"]
+    assert len(head) == len(line)
+
+
+def test_unchanged_scores_and_peers_have_the_numbers_of_the_published_table() -> None:
+    names = ("why-imagenet-cpu.json", "rows-a-class-cpu.json")
+    here, published = (json.loads((ROOT / "results" / name).read_text(encoding="utf-8"))["tasks"] for name in names)
+    for name, task in here.items():
+        for method in ("pnml", "mahalanobis-layers", "nnguide", "mahalanobis-plus"):
+            assert task["auroc"][method] == pytest.approx(published[name]["auroc"][method], abs=0.02)
