@@ -156,6 +156,14 @@ def test_a_dataset_is_batched(dataset: Any) -> None:
 def test_one_batch_is_no_loader() -> None:
     with pytest.raises(TypeError, match=r"got one batch with \['x', 'y'\]: wrap it, \[batch\]"):
         pnml.guard(mlp()).fit({"x": X, "y": Y}, progress=False)
+    for batch in ((X, Y), [X, Y]):
+        with pytest.raises(TypeError, match=r"one batch of tensors of shapes \(40, 8\), \(40,\): wrap it, \[batch\]"):
+            pnml.guard(mlp()).fit(batch, progress=False)
+
+
+def test_an_array_is_no_loader() -> None:
+    with pytest.raises(TypeError, match=r"got ndarray: wrap it, \[torch\.as_tensor\(numpy\.asarray\(x\), dtype="):
+        pnml.guard(mlp()).fit(X.numpy(), progress=False)
 
 
 @pytest.mark.parametrize("loader", [None, 3, "train"])

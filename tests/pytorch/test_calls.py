@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.data import TensorDataset
 
 import pnml
 
@@ -113,6 +114,8 @@ def test_a_row_without_a_batch_says_what_to_pass() -> None:
         ({"input": rows(4), "labels": torch.zeros(4)}, r"one dict: .* guard\(\*\*batch\)"),
         ((rows(4), torch.zeros(4)), r"one tuple: pass the model's inputs, guard\(batch\[0\]\)"),
         ([rows(4), torch.zeros(4)], r"one list: pass the model's inputs"),
+        (rows(4).numpy(), r"a ndarray: pass tensors, x = torch\.as_tensor\(numpy\.asarray\(x\), dtype="),
+        (TensorDataset(rows(4)), r"a TensorDataset: pass the inputs of one batch after the other, for x, y in loader"),
     ],
 )
 def test_a_batch_of_a_loader_says_what_to_pass(batch: Any, advice: str) -> None:

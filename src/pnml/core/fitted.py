@@ -14,7 +14,7 @@ from pnml.core.float32_scorer import Float32Scorer
 from pnml.core.last_layer import checked_head, head_digest
 from pnml.core.model import ScoringModel
 from pnml.core.rows import as_layers, check_features, join_layers
-from pnml.core.scaling import EMBEDDING_SCALES, LABEL_NOISE, EmbeddingScale, balanced_scales
+from pnml.core.scaling import LABEL_NOISE, EmbeddingScale, balanced_scales, check_embedding_scale
 from pnml.core.scorer import Float64Scorer
 from pnml.core.subspace import Subspace
 
@@ -43,8 +43,7 @@ class Fitted:
 
     def __init__(self, weight: Array, bias: Array | None = None, *, embedding_scale: EmbeddingScale = "auto") -> None:
         self.weight, self.bias = checked_head(weight, bias)
-        if embedding_scale not in EMBEDDING_SCALES:
-            raise ValueError(f"embedding_scale must be one of {EMBEDDING_SCALES}, got {embedding_scale!r}")
+        check_embedding_scale(embedding_scale)
         self.embedding_scale = embedding_scale
         self.threshold: Threshold | None = None
         self.layer_names: tuple[str, ...] = ()

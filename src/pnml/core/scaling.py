@@ -32,11 +32,18 @@ in the paper. ``"natural"``: embeddings stay as they are."""
 
 EMBEDDING_SCALES: tuple[str, ...] = get_args(EmbeddingScale)
 
+
 ENTROPY_LEFT = 0.25
 """The share of its entropy that p keeps, on average over the training set, at the length of ``"auto"``."""
 
 LABEL_NOISE = 0.005
 """The share of labels that ``"auto"`` assumes to be random: its p is (1 − 0.005) p + 0.005 / C."""
+
+
+def check_embedding_scale(embedding_scale: str) -> None:
+    """Raise ``ValueError`` for an unknown scale."""
+    if embedding_scale not in EMBEDDING_SCALES:
+        raise ValueError(f"embedding_scale must be one of {EMBEDDING_SCALES}, got {embedding_scale!r}")
 
 
 def balanced_scales(statistic: Correlation, weight: NDArray[Any], bias: NDArray[Any]) -> tuple[float, float]:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 DATASET_BATCH = 128
 """How many samples of a Dataset go through the model at once."""
 
+AS_TENSOR = "torch.as_tensor(numpy.asarray(x), dtype=torch.float32)"
+"""What turns an array or a table of numbers into a tensor."""
+
 _LABELS = ("labels", "label", "label_ids", "targets", "target", "y")
 _WAY_OUT = "Say which, pnml.guard(model, inputs=lambda batch: {example}): a tensor, a tuple or a dict of arguments"
 
@@ -34,8 +37,13 @@ def as_loader(loader: Any) -> Iterable[Any]:
     """Return a loader as it is, and a loader of a Dataset; raise ``TypeError`` for a batch or a model's input."""
     if isinstance(loader, Tensor):
         raise TypeError(f"expected a loader of batches, got a tensor of shape {tuple(loader.shape)}: wrap it, [x]")
+    if hasattr(loader, "__array__"):
+        raise TypeError(f"expected a loader of batches, got {type(loader).__name__}: wrap it, [{AS_TENSOR}]")
     if hasattr(loader, "keys"):
         raise TypeError(f"expected a loader of batches, got one batch with {list(loader.keys())}: wrap it, [batch]")
+    if isinstance(loader, (tuple, list)) and _are_parts_of_a_batch(loader):
+        shapes = ", ".join(str(tuple(x.shape)) for x in loader)
+        raise TypeError(f"expected a loader of batches, got one batch of tensors of shapes {shapes}: wrap it, [batch]")
     if isinstance(loader, str) or (not hasattr(loader, "__iter__") and not hasattr(loader, "__getitem__")):
         raise TypeError(f"expected a loader of batches, got {type(loader).__name__}: pass a DataLoader or a list")
     if isinstance(loader, Dataset):
@@ -172,6 +180,11 @@ def _ambiguous(batch: list[Any], forward: _Forward) -> ValueError:
 def _is_wide(value: Any) -> bool:
     """Return whether a value may be an input of a model, and is no label: it has more than one axis, or entries."""
     return (isinstance(value, Tensor) and value.ndim > 1) or hasattr(value, "keys")
+
+
+def _are_parts_of_a_batch(entries: tuple[Any, ...] | list[Any]) -> bool:
+    """Return whether tensors differ in their axes, as inputs and labels do, and batches of inputs do not."""
+    return all(isinstance(x, Tensor) for x in entries) and len({x.ndim for x in entries}) > 1
 
 
 def _chosen(found: Any) -> Arguments:

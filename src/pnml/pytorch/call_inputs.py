@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
 
-from pnml.pytorch.batches import device_of
+from pnml.pytorch.batches import AS_TENSOR, device_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,6 +54,10 @@ def explained_errors(args: tuple[Any, ...], kwargs: dict[str, Any], fitted_ndim:
 
 def _advice(args: tuple[Any, ...], kwargs: dict[str, Any], fitted_ndim: int | None) -> str | None:
     given, first = args[0] if args else None, _first_tensor(args, kwargs)
+    if hasattr(given, "__array__") and not isinstance(given, Tensor):
+        return f"a {type(given).__name__}: pass tensors, x = {AS_TENSOR}"
+    if isinstance(given, (DataLoader, Dataset)):
+        return f"a {type(given).__name__}: pass the inputs of one batch after the other, for x, y in loader: guard(x)"
     if hasattr(given, "keys"):
         return f"one {type(given).__name__}: pass its entries without the labels by name, guard(**batch)"
     if isinstance(given, (tuple, list)):

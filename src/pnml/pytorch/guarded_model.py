@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from pnml.pytorch.finding import TASKS, find_head
+from pnml.core.scaling import check_embedding_scale
+from pnml.pytorch.arguments import check_head, check_layers, check_model, check_task
+from pnml.pytorch.finding import find_head
 from pnml.pytorch.given import GivenHead
 from pnml.pytorch.head import HeadWarning, eager, linear_layers, logits_of, record_calls, unwrapped
 from pnml.pytorch.last_layer import LastLayer, check_same_head, has_own_weights, matching_layers
-from pnml.pytorch.layers import LayersNotFoundError, check_layer_names, choose_layers, warn_of_fallback
+from pnml.pytorch.layers import LayersNotFoundError, choose_layers, warn_of_fallback
 from pnml.pytorch.module_tree import ModuleTree, submodule
 from pnml.pytorch.pooling import token_mask
 from pnml.pytorch.recording import record_layers
@@ -68,29 +70,22 @@ class GuardedModel(nn.Module):
         logits: Callable[[Any], Tensor] = logits_of,
     ) -> None:
         super().__init__()
+        check_model(model)
+        check_embedding_scale(embedding_scale)
+        check_task(task)
         self.model = model
         self.embedding_scale: EmbeddingScale = embedding_scale
         self.task: Task = task
+        check_head(self.plain_model, head)
+        is_given = embed is not None or isinstance(head, tuple)
+        self._given = GivenHead(self.plain_model, head, embed, task) if is_given else None
+        layers = layers if isinstance(layers, str) else tuple(layers)
+        check_layers(self.plain_model, layers, embedding_scale, has_embed=is_given)
         self.head_name = head if isinstance(head, str) else None
         self.found_head: LastLayer | None = None
         self.found_layers: tuple[Layer, ...] | None = None
-        self._wanted: str | tuple[str, ...] = layers if isinstance(layers, str) else tuple(layers) or "last"
+        self._wanted: str | tuple[str, ...] = layers or "last"
         self._logits, self._told, self._tree = logits, "", ModuleTree()
-        if task not in TASKS:
-            raise ValueError(f"task must be one of {TASKS}, got {task!r}")
-        is_given = embed is not None or isinstance(head, tuple)
-        self._given = GivenHead(self.plain_model, head, embed, task) if is_given else None
-        if self.head_name is not None and self.head_name not in dict(self.plain_model.named_modules()):
-            linear = list(linear_layers(self.plain_model))
-            raise ValueError(f"head {head!r} is no module of the model; its linear layers are {linear}")
-        if isinstance(self._wanted, tuple):
-            check_layer_names(self.plain_model, self._wanted)
-            if embedding_scale != "auto":
-                raise ValueError(f'layers={list(layers)} need embedding_scale="auto", got {embedding_scale!r}')
-            if is_given:
-                raise ValueError(f"layers={list(layers)} cannot be watched along with embed=: leave one of them out")
-        elif self._wanted not in {"auto", "last"}:
-            raise ValueError(f'layers must be "auto", "last" or a list of names of modules, got {layers!r}')
 
     @property
     def plain_model(self) -> nn.Module:
