@@ -387,3 +387,13 @@ def test_tensors_on_a_device_are_compared_by_their_version(monkeypatch: pytest.M
         _ = result.xtg
     with torch.inference_mode():
         assert detector(torch.tensor(x)).xtg.shape == (40,)
+
+
+def test_repr_says_what_it_is_for_and_how_far_it_is() -> None:
+    weight, bias, train, _ = problem()
+    detector = Detector(weight, bias)
+    assert repr(detector) == "Detector(12 features to 5 classes, scale auto, not fitted)"
+    detector.fit(train, features=[train[:, :3]])
+    assert repr(detector).endswith("layers ['layer0'], fitted on 200 samples, not calibrated)")
+    detector.calibrate(train, features=[train[:, :3]], leave_one_out=True)
+    assert f"calibrated: {detector.threshold}" in repr(detector)

@@ -57,6 +57,19 @@ class Detector(Calibrated):
 
     task: Task = "multiclass"
 
+    def __repr__(self) -> str:
+        layers = f", layers {list(self.layer_names)}" if self.layer_names else ""
+        sizes = f"{self.n_features} features to {self.n_classes} classes"
+        return f"{type(self).__name__}({sizes}, scale {self.embedding_scale}{layers}, {self.described_state})"
+
+    @property
+    def described_state(self) -> str:
+        """How many samples it was fitted on and whether it is calibrated, in words."""
+        if not self.correlation.count:
+            return "not fitted"
+        calibrated = "not calibrated" if self.threshold is None else f"calibrated: {self.threshold}"
+        return f"fitted on {self.correlation.count:,} samples, {calibrated}"
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted detector, and its threshold if set, to a safetensors file."""
         arrays, info = detector_state.to_state(self)

@@ -126,10 +126,7 @@ class Guard(GuardedModel):
     def __repr__(self) -> str:
         known = self.found_layers is not None or not self.may_fall_back
         layers = f"layers {list(self.layers) or 'last'}" if known else f"layers {self._wanted}"
-        state = "not fitted"
-        if self.detector is not None:
-            state = f"fitted on {self.detector.correlation.count:,} samples, "
-            state += "not calibrated" if self.detector.threshold is None else f"calibrated: {self.detector.threshold}"
+        state = "not fitted" if self.detector is None else self.detector.described_state
         task = "" if self.task == "multiclass" else f"{self.task}, "
         return f"Guard({type(self.plain_model).__name__}, {task}{self.described_head}, {layers}, {state})"
 
