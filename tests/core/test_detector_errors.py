@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from oracles import NOISE, balanced_head, by_pseudo_inverse
 from pnml import Correlation, Detector
 from pnml.backend.state import save_state
 from pnml.core.detector import FewRowsWarning
+from pnml.core.multilabel import MultiLabelDetector
 from pnml.core.sample import RowSample
 
 if TYPE_CHECKING:
@@ -64,9 +66,35 @@ def test_what_comes_too_early_says_what_is_missing() -> None:
         fitted().is_ood(TRAIN)
 
 
+@pytest.mark.parametrize("shape", [(200, 4), (199, 5), (200,)])
+def test_logits_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
+    detector = fitted()
+    for use in (detector, detector.calibrate):
+        with pytest.raises(ValueError, match=rf"expected logits of shape \(200, 5\).* got {re.escape(str(shape))}"):
+            use(TRAIN, logits=np.zeros(shape))
+    labels = MultiLabelDetector(np.vstack([np.zeros(12), WEIGHT])).fit(TRAIN)
+    with pytest.raises(ValueError, match=rf"expected logits of shape \(200, 5\).* got {re.escape(str(shape))}"):
+        labels(TRAIN, logits=np.zeros(shape))
+
+
+def test_features_are_a_list() -> None:
+    with pytest.raises(ValueError, match=r"features must be a list of arrays, .* got ndarray: \[x\]"):
+        Detector(WEIGHT).fit(TRAIN, features=TRAIN)  # type: ignore[arg-type]
+
+
+def test_labels_are_numbers_of_classes() -> None:
+    with pytest.raises(ValueError, match="classes from 0 to 4, numbers of rows of weight, got 'cat', 'cat', 'cat'"):
+        Detector(WEIGHT).fit(TRAIN, labels=["cat"] * 200)
+    numbers = np.arange(200) % 5
+    expected = Detector(WEIGHT).fit(TRAIN, labels=numbers).score(TRAIN)
+    assert (Detector(WEIGHT).fit(TRAIN, labels=numbers.astype(object)).score(TRAIN) == expected).all()
+
+
 def test_a_head_that_is_none_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"one entry per class, 5, got shape \(3,\)"):
+    with pytest.raises(ValueError, match=r"one entry per class, 5, the rows of weight, got shape \(3,\)$"):
         Detector(np.ones((5, 12)), np.zeros(3))
+    with pytest.raises(ValueError, match=r"12, the rows of weight, got shape \(5,\): pass weight\.T"):
+        Detector(np.ones((12, 5)), np.zeros(5))
     with pytest.raises(ValueError, match="2-D"):
         Detector(np.ones(12))
     with pytest.raises(ValueError, match=r"embedding_scale must be one of .* got 'long'"):

@@ -145,6 +145,10 @@ class Correlation:
         given = to_numpy(as_array(classes), None)
         if given.shape != (count,):
             raise ValueError(f"expected one class for each of {count} rows, got shape {given.shape}")
+        given = np.asarray(given.tolist()) if given.dtype.kind == "O" else given
+        if given.dtype.kind not in "biuf":
+            some = ", ".join(map(repr, given[:3].tolist()))
+            raise ValueError(f"expected classes from 0 to {self.n_classes - 1}, numbers of rows of weight, got {some}")
         with np.errstate(invalid="ignore"):
             found = given.astype(np.int64)
         if (found != given).any():

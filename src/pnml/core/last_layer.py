@@ -26,7 +26,10 @@ def checked_head(weight: Array, bias: Array | None) -> tuple[np.ndarray[Any, Any
         )
     bias = np.zeros(len(weight)) if bias is None else to_numpy(as_array(bias))
     if bias.shape != (len(weight),):
-        raise ValueError(f"bias must have one entry per class, {len(weight)}, got shape {bias.shape}")
+        turned = ": pass weight.T" if bias.shape == (weight.shape[1],) else ""
+        raise ValueError(
+            f"bias must have one entry per class, {len(weight)}, the rows of weight, got shape {bias.shape}{turned}"
+        )
     if not np.isfinite(bias).all():
         raise ValueError(f"bias holds {bias[~np.isfinite(bias)][0]}: every value must be finite")
     return weight, bias

@@ -21,6 +21,7 @@ from pnml.backend.rows import by_chunk, divisors, row_norms, wide_dtype
 from pnml.core import theorem
 from pnml.core.detector import Detector
 from pnml.core.result import Part, Result, taken
+from pnml.core.rows import checked_logits
 from pnml.core.scaling import LABEL_NOISE, balanced_label_scales
 from pnml.core.scorer import compute_terms
 from pnml.core.theorem import log_softmax
@@ -160,7 +161,7 @@ class MultiLabelDetector(Detector):
         """
         batch = self._check_batch(embeddings, features)
         regrets = batch.finish(self.label_terms(batch.rows, batch.eps)[0])
-        return MultiLabelResult(self, batch, regrets, logits)
+        return MultiLabelResult(self, batch, regrets, checked_logits(logits, *regrets.shape))
 
     def calibration_scores(
         self,

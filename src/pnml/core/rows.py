@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import array_api_compat as compat
 
-from pnml.backend.arrays import Array, like, namespace, to_numpy, working_dtype
+from pnml.backend.arrays import Array, as_array, like, namespace, to_numpy, working_dtype
 from pnml.backend.rows import check_finite, check_shape
 
 if TYPE_CHECKING:
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 def as_layers(features: Sequence[Array] | None) -> list[Array]:
     """Return the features of earlier layers as floating-point arrays (n, features), none if there are none."""
+    if hasattr(features, "shape"):
+        raise ValueError(f"features must be a list of arrays, one for each layer, got {type(features).__name__}: [x]")
     return [check_shape(layer, None) for layer in features or ()]
 
 
@@ -40,6 +42,16 @@ def join_layers(embeddings: Array, features: Sequence[Array]) -> Array:
         layers.append(layer if at_home else like(embeddings, to_numpy(layer)))
     dtype = working_dtype(xp, *layers)
     return xp.concat([xp.astype(layer, dtype, copy=False) for layer in layers], axis=1)
+
+
+def checked_logits(logits: Array | None, count: int, columns: int) -> Array | None:
+    """Return logits of a model as an array; raise ``ValueError`` unless they have a row a sample and these columns."""
+    if logits is None:
+        return None
+    logits = as_array(logits)
+    if tuple(logits.shape) != (count, columns):
+        raise ValueError(f"expected logits of shape {(count, columns)}, a column per class, got {tuple(logits.shape)}")
+    return logits
 
 
 def check_scored(scores: Array, embeddings: Array, features: Sequence[Array] | None = None) -> None:

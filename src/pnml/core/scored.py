@@ -14,7 +14,7 @@ from pnml.core.fitted import Fitted
 from pnml.core.float32_scorer import multiplies_in_float32
 from pnml.core.joined import is_few
 from pnml.core.result import Result
-from pnml.core.rows import as_layers, check_features, join_layers
+from pnml.core.rows import as_layers, check_features, checked_logits, join_layers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +39,7 @@ class Scored(Fitted):
         return self._result(batch, self._score_rows(batch.rows, batch.eps), logits)
 
     def _result(self, batch: Batch, regret: Array, logits: Array | None) -> Result:
+        logits = checked_logits(logits, regret.shape[0], self.n_classes)
         return Result(batch, batch.finish(regret), self.exact_scorer, self.threshold, logits)
 
     def score(

@@ -55,8 +55,11 @@ def read_head(path: Path) -> tuple[NDArray[Any], NDArray[Any] | None]:
                 "'bias' of shape (classes,)"
             )
     if "bias" in arrays and len(arrays["bias"]) != len(arrays["weight"]):
-        classes, biases = len(arrays["weight"]), len(arrays["bias"])
-        raise ValueError(f"{path}: bias must have one entry per class, {classes}, got {biases}")
+        (classes, features), biases = arrays["weight"].shape, len(arrays["bias"])
+        turned = ": store weight.T" if biases == features else ""
+        raise ValueError(
+            f"{path}: bias must have one entry per class, {classes}, the rows of weight, got {biases}{turned}"
+        )
     return arrays["weight"], arrays.get("bias")
 
 
