@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pnml._version import __version__
@@ -30,6 +31,7 @@ _NEEDS_EXTRA = {  # name: its module, the extra that brings all it needs, the li
     "PNMLClassifier": ("pnml.integrations.sklearn", "sklearn", "sklearn"),
     "PNMLOutlierDetector": ("pnml.integrations.sklearn", "sklearn", "sklearn"),
 }
+_MODULES = ("metrics", "report")  # imported when first used
 
 __all__ = [
     "Correlation",
@@ -41,8 +43,10 @@ __all__ = [
     "Threshold",
     "__version__",
     "genie",
+    "metrics",
     "predictive",
     "regret",
+    "report",
     "select",
 ]
 # `from pnml import *` gives what this install can import.
@@ -50,6 +54,8 @@ __all__ += [name for name, (*_, library) in _NEEDS_EXTRA.items() if is_installed
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"pnml.{name}")
     if name not in _NEEDS_EXTRA:
         raise AttributeError(f"module 'pnml' has no attribute {name!r}")
     module, extra, _ = _NEEDS_EXTRA[name]

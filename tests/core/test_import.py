@@ -62,8 +62,10 @@ def test_import_star_works_in_a_base_install() -> None:
         "Subspace",
         "Threshold",
         "genie",
+        "metrics",
         "predictive",
         "regret",
+        "report",
         "select",
     ]
     assert ast.literal_eval(python(code)) == sorted(["Absent", "sys", *base])
@@ -112,6 +114,11 @@ def test_require_names_what_is_missing_inside(tmp_path: Path, monkeypatch: pytes
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(ImportError, match=r"needs 'no_such_module'.*pip install 'pnml\[plot\]'"):
         require("outer_module", extra="plot", what="the figure")
+
+
+def test_public_modules_need_no_import_of_their_own() -> None:
+    code = "import pnml; print(pnml.metrics.auroc([0.0], [1.0]), pnml.report.Report.__name__)"
+    assert python(code).split() == ["100.0", "Report"]
 
 
 def test_public_names() -> None:
