@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 import signal
 import subprocess
 import sys
@@ -61,6 +62,19 @@ def test_every_command_has_the_common_options_and_an_example(
     done = run(*words, "--help")
     assert done.exit_code == 0
     assert f"pnml {' '.join(words)}" in done.stdout.partition("Example: ")[2]
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_examples_are_lines_of_their_own(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    written = re.findall(r"^Example: `([^`]+)`$", COMMANDS[words].help, re.MULTILINE)
+    lines = run(*words, "--help").stdout.rstrip().splitlines()
+    assert [" Example: " + " ".join(example.split()) for example in written] == lines[-len(written) :]
+
+
+def test_a_value_with_backslashes_is_named_once() -> None:
+    said = run("fit", "--embeddings", "C:\\data\\train.npy", "--head", __file__, "--out", "d.safetensors").stderr
+    assert said.count("train.npy") == 1
 
 
 MEAN_WHAT_THE_COMMAND_NEEDS = {

@@ -26,6 +26,7 @@ from pnml.cli import (
     train,
 )
 from pnml.cli._app import App, Facts, common_options
+from pnml.cli._help import Command
 
 app = typer.Typer(
     name="pnml",
@@ -80,6 +81,6 @@ for command in (
     tables.tables,
     train.train,
 ):
-    app.command()(common_options(command))
+    app.command(cls=Command)(common_options(command))
 app.add_typer(figures.figures_app)
 app.add_typer(data.data_app, name="data")

@@ -117,7 +117,8 @@ def _explain(error: Exception, words: Sequence[str]) -> tuple[str, int]:
     if isinstance(error, _UsageError):
         message = error.format_message().replace("Value error, ", "")  # type: ignore[attr-defined]
         given = _given_value(error, words)
-        return message if given is None or given in message else f"{message}, got {given!r}", USAGE
+        is_named = given is None or given in message or repr(given) in message
+        return message if is_named else f"{message}, got {given!r}", USAGE
     if isinstance(error, Interrupted):
         return f"interrupted: {error}", INTERRUPTED
     return one_line(error, _files(words)), REFUSED

@@ -136,12 +136,12 @@ def bench(
 
     Example: `pnml bench --model densenet-bc-100 --ind cifar10 --ood uniform,svhn --method baseline,odin`
 
-    Example: `pnml bench --ind cifar10 --ood cifar100,svhn,uniform --method peers`, which ends with a leaderboard
+    Example: `pnml bench --ind cifar10 --ood cifar100,svhn,uniform --method peers`
 
     Example: `pnml bench --paper --oracle --published`
 
     Example: `pnml bench --model mine.py:create --ind photos/train --test photos/test --ood other/,noise --method
-    pnml,mine.py:Detector`, which runs the code in mine.py
+    pnml,mine.py:Detector`
     """
     require("torch", extra="bench", what="pnml bench")
     from pnml.bench.options import Options

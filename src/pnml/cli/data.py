@@ -14,13 +14,14 @@ from pnml.bench.data.registry import SETS
 from pnml.bench.data.source import Source, data_folders
 from pnml.cli._app import App, Facts, common_options
 from pnml.cli._errors import Refused, if_interrupted
+from pnml.cli._help import Command
 
 data_app = typer.Typer(
     cls=App, help="List, fetch and verify the image sets.", no_args_is_help=True, rich_markup_mode="markdown"
 )
 
 
-@data_app.command("list")
+@data_app.command("list", cls=Command)
 @common_options
 def list_sets() -> Facts:
     """List the image sets: what they are, where they were found, how to get them.
@@ -44,7 +45,7 @@ def list_sets() -> Facts:
     return {"sets": sets, "searched": folders}
 
 
-@data_app.command("fetch")
+@data_app.command("fetch", cls=Command)
 @common_options
 def fetch_sets(names: Annotated[list[str], typer.Argument(help="Names of sets, as in `pnml data list`.")]) -> Facts:
     """Download image sets from their publishers, verify and unpack them.
@@ -60,7 +61,7 @@ def fetch_sets(names: Annotated[list[str], typer.Argument(help="Names of sets, a
     return {"sets": sets}
 
 
-@data_app.command("verify")
+@data_app.command("verify", cls=Command)
 @common_options
 def verify_sets(
     names: Annotated[list[str] | None, typer.Argument(help="Names of sets; all by default.")] = None,

@@ -13,6 +13,7 @@ from pnml.backend.files import write_text
 from pnml.bench.figures import gram_vs_pnml, histograms, iris, save, simulation, spectrum, tpr_tnr
 from pnml.bench.figures._kept import kept_comparison, kept_spectra
 from pnml.cli._app import App, Facts, common_options
+from pnml.cli._help import Command
 from pnml.cli._network_options import (
     CheckpointOption,
     DeviceOption,
@@ -48,7 +49,7 @@ KeptScores = Annotated[
 ]
 
 
-@figures_app.command("iris")
+@figures_app.command("iris", cls=Command)
 @common_options
 def draw_iris(out: Out = Path("figures")) -> Facts:
     """Draw the ERM probability and the pNML regret of a single layer on two splits of the Iris flowers.
@@ -59,7 +60,7 @@ def draw_iris(out: Out = Path("figures")) -> Facts:
     return {"figures": _write(iris.draw(), out, "iris")}
 
 
-@figures_app.command("simulation")
+@figures_app.command("simulation", cls=Command)
 @common_options
 def draw_simulation(out: Out = Path("figures")) -> Facts:
     """Draw the regret of a two-class model against xᵀg, for three levels of certainty.
@@ -70,7 +71,7 @@ def draw_simulation(out: Out = Path("figures")) -> Facts:
     return {"figures": _write(simulation.draw(), out, "simulation")}
 
 
-@figures_app.command("spectrum")
+@figures_app.command("spectrum", cls=Command)
 @common_options
 def draw_spectrum(
     *,
@@ -98,7 +99,7 @@ def draw_spectrum(
     return {"figures": _write(figure, out, "spectrum")}
 
 
-@figures_app.command("gram-vs-pnml")
+@figures_app.command("gram-vs-pnml", cls=Command)
 @common_options
 def draw_gram_vs_pnml(
     *,
@@ -142,7 +143,7 @@ def draw_gram_vs_pnml(
     return {"figures": written, "counts": target, **about, **counts}
 
 
-@figures_app.command("tpr-tnr")
+@figures_app.command("tpr-tnr", cls=Command)
 @common_options
 def draw_tpr_tnr(
     *,
@@ -166,7 +167,7 @@ def draw_tpr_tnr(
     return {"figures": _write(tpr_tnr.draw(comparisons), out, "tpr-tnr")}
 
 
-@figures_app.command("histograms")
+@figures_app.command("histograms", cls=Command)
 @common_options
 def draw_histograms(
     *,

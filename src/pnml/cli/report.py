@@ -58,10 +58,9 @@ def report(
 
     Of results it always has the tables; charts and pictures of those run with `--keep-scores`.
 
-    Example: `pnml bench --ood svhn,uniform --keep-scores`, then `pnml report results --out report.html`
+    Example: `pnml report scores.csv --images new/ --detector detector.safetensors`
 
-    Example: `pnml score detector.safetensors --model mine:create --images new/ --out scores.csv --by-layer`, then
-    `pnml report scores.csv --images new/ --detector detector.safetensors`
+    Example: `pnml report results --out report.html`
     """
     from pnml.io.outputs import check_output
 
