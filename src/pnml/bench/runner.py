@@ -73,7 +73,7 @@ def _run_network(
     """Yield the results of cells that share a network."""
 
     def unavailable(cells: list[Cell], error: Exception) -> list[Result]:
-        sys.stderr.write(f"not run, {len(cells)} cells: {error}\n")
+        sys.stderr.write(f"not run, {len(cells)} cell{'' if len(cells) == 1 else 's'}: {error}\n")
         return [
             not_run(cell, variant, options, this_run, error)
             for cell in cells

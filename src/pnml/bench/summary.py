@@ -70,6 +70,22 @@ def absent(results: Iterable[Result]) -> list[str]:
     ]
 
 
+def accuracies(results: Iterable[Result]) -> list[str]:
+    """Return how well each network classifies its test set: one without its weights is noticed by that.
+
+    >>> from pnml.bench.results import Result
+    >>> cell = {"model": "mine-create", "ind": "photos", "ood": "other", "method": "odin", "reason": "failed"}
+    >>> accuracies([Result(accuracy=10.04, **cell)])
+    ['mine-create classifies 10.0% of the test samples of photos correctly']
+    """
+    found = [
+        f"{label(result.model)} classifies {result.accuracy:.1f}% of the test samples of {label(result.ind)} correctly"
+        for result in results
+        if result.accuracy is not None
+    ]
+    return list(dict.fromkeys(found))
+
+
 def notes(results: Iterable[Result]) -> list[str]:
     """Return what a reader of the results should know about their images, each thing once.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -187,7 +188,7 @@ def bench(
     if not facts["run"]:
         why = "; ".join(absent(outcome.results))
         raise Refused(f"nothing was measured: {why}", **facts)
-    typer.echo(f"next, look at them: pnml report {out} --study {options.full_study}")
+    typer.echo(f"next, look at them: pnml report {shlex.quote(str(out))} --study {options.full_study}")
     return facts
 
 
@@ -216,7 +217,7 @@ def _as_facts(outcome: Outcome, options: Options) -> Facts:
 def _report(outcome: Outcome, options: Options) -> None:
     from pnml.bench import leaderboard
     from pnml.bench.methods import METHODS
-    from pnml.bench.summary import COLUMNS, NONE, absent, notes, reversed_scores, summary, timing
+    from pnml.bench.summary import COLUMNS, NONE, absent, accuracies, notes, reversed_scores, summary, timing
 
     console = Console()
     tables = summary(outcome.results)
@@ -229,7 +230,7 @@ def _report(outcome: Outcome, options: Options) -> None:
         for board in leaderboard.leaderboard(ours):
             standings = [standing.texts for standing in board.standings]
             console.print(_table(f"Leaderboard: {board.title}", board.caption, leaderboard.COLUMNS, standings))
-    said = [*notes(outcome.results), *reversed_scores(outcome.results, options.own_methods)]
+    said = [*accuracies(outcome.results), *notes(outcome.results), *reversed_scores(outcome.results, options.own_methods)]
     lines_of_text = [f"note: {note}" for note in said]
     run, total = sum(map(len, tables.values())), len(outcome.results)
     lines_of_text += [f"not run: {reason}" for reason in absent(outcome.results) if run]

@@ -71,6 +71,7 @@ def test_numbers_are_those_of_an_explicit_computation(folder: Path) -> None:
     _, logits = outputs(read_pictures("photos/test"))
     first = load_study("results", "own")[0]
     assert first.accuracy == pytest.approx(100 * np.mean(logits.argmax(1) == np.repeat(np.arange(3), 10)))
+    assert f"classifies {first.accuracy:.1f}% of the test samples of photos correctly" in done.output
     assert first.counts == {"train": 60, "ind": 30, "ood": 20}
     assert (folder / "results" / "cells.csv").exists()
 
