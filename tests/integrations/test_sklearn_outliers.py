@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.covariance import EmpiricalCovariance
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, load_iris
 from sklearn.ensemble import IsolationForest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
@@ -111,3 +111,11 @@ def test_rows_too_large_to_score_are_outliers(labelled: bool) -> None:  # noqa: 
     detector.calibrate(X, leave_one_out=True)
     assert detector.predict(rows)[1:].tolist() == [-1, -1]
     assert detector.is_ood(rows)[1:].all()
+
+
+def test_without_an_estimator_rows_are_found_that_are_far_away_and_certain() -> None:
+    flowers, kinds = load_iris(return_X_y=True)
+    far = np.full((1, 4), 9.0)
+    classifier = PNMLClassifier(LogisticRegression(max_iter=1000)).fit(flowers, kinds)
+    assert classifier.regret(far) < classifier.regret(flowers).max()
+    assert PNMLOutlierDetector().fit(flowers).predict(far) == [-1]
