@@ -230,7 +230,8 @@ def _report(outcome: Outcome, options: Options) -> None:
         for board in leaderboard.leaderboard(ours):
             standings = [standing.texts for standing in board.standings]
             console.print(_table(f"Leaderboard: {board.title}", board.caption, leaderboard.COLUMNS, standings))
-    said = [*accuracies(outcome.results), *notes(outcome.results), *reversed_scores(outcome.results, options.own_methods)]
+    said = accuracies(outcome.results) + notes(outcome.results)
+    said += reversed_scores(outcome.results, options.own_methods)
     lines_of_text = [f"note: {note}" for note in said]
     run, total = sum(map(len, tables.values())), len(outcome.results)
     lines_of_text += [f"not run: {reason}" for reason in absent(outcome.results) if run]
