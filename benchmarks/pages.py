@@ -56,6 +56,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "second-words": page_boards.second_words,
     "second-table": page_boards.second_table,
     "second-weak": page_boards.second_weak,
+    "photographs-summary": lambda: page_photographs.summary(results()),
     "openood": lambda: page_photographs.openood(results()),
     "tinyimagenet": lambda: page_photographs.tinyimagenet(results()),
     "digits-flagged": lambda: page_digits.flagged(RESULTS),

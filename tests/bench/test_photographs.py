@@ -70,12 +70,12 @@ def test_epochs_are_those_of_the_networks_named(tmp_path: Path) -> None:
     assert named == {f"train_vit-small_tinyimagenet_seed-{seed}" for seed in (0, 1, 2)}
 
 
-def result(study: str, model: str, ind: str, ood: str, auroc: float) -> Result:
+def result(study: str, model: str, ind: str, ood: str, auroc: float, *, method: str = "knn") -> Result:
     return Result(
         model=model,
         ind=ind,
         ood=ood,
-        method="knn",
+        method=method,
         study=study,
         scores=Scores(Metrics(auroc, 40.0, 50.0, 0.0, 0.0, 0.0)),
         counts={"ood": 1200},
@@ -122,6 +122,21 @@ def test_tables_of_openood_have_both_sets() -> None:
     text = pages.openood(made)
     assert text.count("| 80.00 ± 0.00 ") >= 4
     assert "CIFAR-100: test accuracy 50.0%; pictures: CIFAR-10 1,200, TinyImageNet 1,200" in text
+
+
+def test_summary_has_the_place_among_methods_that_need_no_ood_data() -> None:
+    aurocs = {"knn": 70.0, "rmd": 60.0, "knn-layers": 90.0, "mahalanobis-layers": 50.0, "nci": 99.0, "pnml": 80.0}
+    made = [
+        result(openood.study(seed), openood.MODEL, "cifar10", ood, auroc - seed, method=method)
+        for seed in openood.SEEDS
+        for ood in ("cifar100", "tinyimagenet", *openood.FAR)
+        for method, auroc in {**aurocs, "pnml-last": 85.0}.items()
+    ]
+    heads, _, line = pages.summary(made).splitlines()
+    assert [word.strip() for word in heads.strip("|").split("|")] == list(pages.STANDINGS)
+    words = [word.strip() for word in line.strip("|").split("|")]
+    assert words == ["OpenOOD, CIFAR-10", "3", "79.0", "2", "69.0 (knn)", "89.0 (knn-layers)"]
+    assert pages.summary([]) == pages.NOT_YET
 
 
 def test_near_set_shows_only_classes_that_tinyimagenet_lacks(

@@ -311,6 +311,13 @@ def test_vim_dimension_is_smaller_than_the_number_of_features(width: int, d: int
     assert PEERS["vim"]().constructor_arguments(network)["d"] == d  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("name", [name for name, peer in PEERS.items() if peer.needs_head])
+def test_head_takes_what_a_peer_leaves_on_the_cpu(name: str) -> None:
+    network = create("resnet-20", 10).to("meta")
+    head = PEERS[name]().constructor_arguments(network)["head"]  # type: ignore[attr-defined]
+    assert head(torch.zeros(2, network.head.in_features)).device.type == "meta"
+
+
 def view_of(embeddings: Array, labels: Array | None, network: Network) -> View:
     """Return a view with the given embeddings."""
     images = ImageSet("synthetic", np.zeros((len(embeddings), 4, 4, 3), np.uint8), labels, "train", "")

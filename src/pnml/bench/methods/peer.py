@@ -56,8 +56,11 @@ class Peer(Method):
 
     def constructor_arguments(self, network: Network) -> dict[str, Any]:
         """Return the arguments of the peer's class, with None for the part of the network that takes images."""
-        head = {"head": lambda x: network.head(x.flatten(1))} if self.needs_head else {}
-        return {_MODEL_ARGUMENT[self.input_kind]: None, **head}
+
+        def head(x: Tensor) -> Any:
+            return network.head(x.flatten(1).to(network.head.weight.device))  # some peers work on the CPU
+
+        return {_MODEL_ARGUMENT[self.input_kind]: None, **({"head": head} if self.needs_head else {})}
 
     def fit(self, train: View) -> Peer:
         """Fit the peer on the training set."""
