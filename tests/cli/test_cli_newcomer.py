@@ -48,6 +48,9 @@ MISTAKES = {
     "report empty": "there are no results in 'empty', which has no cells.csv",
     "report note.txt": "note.txt is no table of scores: expected a .parquet or .csv that 'pnml score' wrote",
     "report scores.csv --classes head.npz": "head.npz is no text file in UTF-8: expected class names, one a line",
+    "report scores.csv --detector detector.safetensors --classes note.txt": (
+        "class names for the 3 classes of detector.safetensors: give one a line, in the order of the model's outputs"
+    ),
     "leaderboard --results empty": "there are no results in 'empty'",
     "tables --out note.txt": "note.txt",
     "demo --out note.txt": "note.txt",
@@ -91,3 +94,11 @@ def test_a_table_on_standard_output_keeps_its_ids_whatever_the_terminal_shows(fi
     words = [sys.executable, "-m", "pnml", "score", "detector.safetensors", "--embeddings", "new.npz", "--out", "-"]
     done = subprocess.run(words, env=environment, capture_output=True, check=True)
     assert [line.split(",")[0] for line in done.stdout.decode("utf-8").splitlines()] == ["id", "é", "ö"]
+
+
+def test_many_columns_are_named_with_the_last_ones(files: Files) -> None:
+    names = [*(f"f{number}" for number in range(40)), "label"]
+    (files / "wide.csv").write_text(",".join(names) + "\n" + ",".join("0.5" for _ in names) + "\n")
+    expected = "f0, f1, f2, f3, f4, f5, ..., f37, f38, f39, label (41 in all)"
+    assert expected in fails("fit", "--embeddings", "wide.csv", "--head", "head.npz", "--out", "d.safetensors")
+    assert expected in fails("report", "wide.csv")

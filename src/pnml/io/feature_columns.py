@@ -36,12 +36,14 @@ def choose_columns(path: PathOrUri, candidates: Sequence[str], wanted: Sequence[
 
 
 def list_names(names: Sequence[str]) -> str:
-    """Return names with commas between; of many, the first ones and how many there are.
+    """Return names with commas between; of many, the first and the last ones and how many there are.
 
-    >>> list_names(["a", "b"])
-    'a, b'
+    >>> list_names([*map(str, range(1000)), "label"])
+    '0, 1, 2, 3, 4, 5, ..., 997, 998, 999, label (1,001 in all)'
     """
-    return ", ".join(names) if len(names) <= _SHOWN else f"{', '.join(names[:_SHOWN])}, ... ({len(names):,} in all)"
+    if len(names) <= _SHOWN:
+        return ", ".join(names)
+    return f"{', '.join(names[:6])}, ..., {', '.join(names[-4:])} ({len(names):,} in all)"
 
 
 def choose_layers(path: PathOrUri, columns: Iterable[str], wanted: Sequence[str] | None) -> tuple[str, ...]:

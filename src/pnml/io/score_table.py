@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pnml.backend.read_errors import names_its_file
+from pnml.io.feature_columns import list_names
 from pnml.io.parquet_files import open_parquet
 from pnml.io.scores import DTYPES, LEVERAGE, STRANGEST
 from pnml.io.texts import as_texts
@@ -39,7 +40,8 @@ def read_scores(path: Path) -> dict[str, NDArray[Any]]:
     columns = _read_csv(path) if path.suffix == ".csv" else _read_parquet(path)
     if missing := [name for name in _REQUIRED if name not in columns]:
         raise ValueError(
-            f"{path} has no column {missing[0]!r}, only {', '.join(columns)}: expected a table that 'pnml score' wrote"
+            f"{path} has no column {missing[0]!r}, only {list_names([*columns])}: expected a table that 'pnml score' "
+            "wrote"
         )
     if not columns["id"]:
         raise ValueError(f"{path} has no rows: score something first")

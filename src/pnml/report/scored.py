@@ -39,9 +39,14 @@ def report_of_scores(
             its layers.
         class_names: by class number.
     """
-    table = read_scores(path)
+    table, class_names = read_scores(path), tuple(class_names)
     ids = table["id"].tolist()
     loaded = None if detector is None else Detector.load(detector)
+    if loaded is not None and class_names and len(class_names) != loaded.n_classes:
+        raise ValueError(
+            f"{len(class_names)} class names for the {loaded.n_classes} classes of {detector}: give one a line, in the "
+            "order of the model's outputs"
+        )
     layers = layers_of(path, table, None if loaded is None else loaded.layer_names)
     scored = ScoredSet(
         name=path.name if images is None else images.name,
@@ -76,7 +81,7 @@ def report_of_scores(
         title=f"Regret of {scored.name}",
         facts=facts,
         sets=(scored,),
-        class_names=tuple(class_names),
+        class_names=class_names,
         spectrum=None if loaded is None else loaded.subspace.spectrum,
         calibration=calibration,
         threshold=_threshold(table) if calibration is None else None,
