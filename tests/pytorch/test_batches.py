@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -159,6 +160,23 @@ def test_one_batch_is_no_loader() -> None:
     for batch in ((X, Y), [X, Y]):
         with pytest.raises(TypeError, match=r"one batch of tensors of shapes \(40, 8\), \(40,\): wrap it, \[batch\]"):
             pnml.guard(mlp()).fit(batch, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("batch", "example"),
+    [
+        (X.numpy(), "torch.as_tensor(batch)"),
+        ((X.numpy(), Y), "torch.as_tensor(batch[0])"),
+        (((X.numpy(), Y), Y), "torch.as_tensor(batch[0][0])"),
+        ({"image": X.numpy(), "label": Y}, "torch.as_tensor(batch['image'])"),
+    ],
+)
+def test_arrays_in_a_batch_are_refused_with_a_line_that_works(batch: Any, example: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=re.escape(f"inputs=lambda batch: {example})")):
+        pnml.guard(mlp()).fit([batch], progress=False)
+    choose = eval(f"lambda batch: {example}", {"torch": torch})  # noqa: S307
+    found = pnml.guard(mlp(), inputs=choose).fit([batch], progress=False)
+    torch.testing.assert_close(found(X).regret, regret_of_x())
 
 
 def test_an_array_is_no_loader() -> None:

@@ -108,6 +108,14 @@ def test_a_row_without_a_batch_says_what_to_pass() -> None:
         guard(torch.zeros(2, 9))
 
 
+def test_a_loaded_guard_asks_whether_it_got_one_sample(tmp_path: Path) -> None:
+    model = mlp()
+    pnml.guard(model).fit([rows(50)], progress=False).save(tmp_path / "d.safetensors")
+    guard = pnml.guard(model).load(tmp_path / "d.safetensors")
+    with pytest.raises(ValueError, match=r"an input of shape \(8,\): if that is one sample, pass x\[None\]"):
+        guard(rows(1)[0])
+
+
 @pytest.mark.parametrize(
     ("batch", "advice"),
     [

@@ -109,21 +109,21 @@ class _Forward(NamedTuple):
         )
 
 
-def _split(batch: Any, forward: _Forward) -> Arguments:
+def _split(batch: Any, forward: _Forward, name: str = "batch") -> Arguments:
     if isinstance(batch, Tensor):
         return (batch,), {}
     if hasattr(batch, "keys"):
         return _by_name(batch, forward)
     if isinstance(batch, (tuple, list)) and batch:
-        return _by_position(list(batch), forward)
-    example = "torch.as_tensor(batch)" if hasattr(batch, "__array__") else "batch.x"
+        return _by_position(list(batch), forward, name)
+    example = f"torch.as_tensor({name})" if _is_other_array(batch) else f"{name}.x"
     raise TypeError(
         f"the loader yielded {type(batch).__name__}: expected a tensor, a tuple of inputs and a label, or a dict of "
         f"keyword arguments. {_WAY_OUT.format(example=example)}"
     )
 
 
-def _by_position(batch: list[Any], forward: _Forward) -> Arguments:
+def _by_position(batch: list[Any], forward: _Forward, name: str) -> Arguments:
     """Take as many leading entries as forward needs; what follows must be labels, or have no place in forward."""
     first, rest = batch[0], batch[1:]
     if hasattr(first, "keys"):
@@ -132,12 +132,12 @@ def _by_position(batch: list[Any], forward: _Forward) -> Arguments:
         return _by_name(first, forward)
     if isinstance(first, (tuple, list)) and first:  # ((a, b), label)
         if not all(isinstance(x, Tensor) for x in first):
-            return _split(first[0], forward)
+            return _split(first[0], forward, f"{name}[0][0]")
         if len(first) > forward.most:
             raise _ambiguous(batch, forward)
         return tuple(first), {}
     if not isinstance(first, Tensor):
-        return _split(first, forward)
+        return _split(first, forward, f"{name}[0]")
     taken = max(1, forward.required)
     if len(batch) < taken:
         raise ValueError(
@@ -161,10 +161,12 @@ def _by_name(batch: Any, forward: _Forward) -> Arguments:
     inputs = wide or [key for key, value in others.items() if isinstance(value, Tensor)]
     if not known and len(inputs) == 1 and forward.required <= 1:
         return _split(others[inputs[0]], forward)
+    key = next(iter(kept), "image")
+    example = f"torch.as_tensor(batch[{key!r}])" if _is_other_array(kept.get(key)) else f"batch[{key!r}]"
     takes = ", ".join(sorted(forward.needed or forward.names)[:8]) or "nothing"
     raise ValueError(
         f"{forward.model}.forward takes {takes} by name, and the loader yielded a dict with {list(batch.keys())}. "
-        + _WAY_OUT.format(example=f"batch[{next(iter(kept), 'image')!r}]")
+        + _WAY_OUT.format(example=example)
     )
 
 
@@ -175,6 +177,11 @@ def _ambiguous(batch: list[Any], forward: _Forward) -> ValueError:
         f"the loader yielded a tuple of {', '.join(shapes)}, and {forward.model}.forward needs {forward.required} and "
         f"takes {most} inputs: which entries are they? {_WAY_OUT.format(example=f'batch[:{max(1, len(batch) - 1)}]')}"
     )
+
+
+def _is_other_array(value: Any) -> bool:
+    """Return whether a value is an array, and no tensor."""
+    return hasattr(value, "__array__") and not isinstance(value, Tensor)
 
 
 def _is_wide(value: Any) -> bool:

@@ -53,19 +53,27 @@ def explained_errors(args: tuple[Any, ...], kwargs: dict[str, Any], fitted_ndim:
 
 
 def _advice(args: tuple[Any, ...], kwargs: dict[str, Any], fitted_ndim: int | None) -> str | None:
-    given, first = args[0] if args else None, _first_tensor(args, kwargs)
-    if hasattr(given, "__array__") and not isinstance(given, Tensor):
-        return f"a {type(given).__name__}: pass tensors, x = {AS_TENSOR}"
-    if isinstance(given, (DataLoader, Dataset)):
-        return f"a {type(given).__name__}: pass the inputs of one batch after the other, for x, y in loader: guard(x)"
-    if hasattr(given, "keys"):
-        return f"one {type(given).__name__}: pass its entries without the labels by name, guard(**batch)"
-    if isinstance(given, (tuple, list)):
-        return f"one {type(given).__name__}: pass the model's inputs, guard(batch[0])"
+    first = _first_tensor(args, kwargs)
+    if args and not isinstance(args[0], Tensor):
+        return _advice_for(args[0])
     if first is not None and fitted_ndim is not None and first.ndim == fitted_ndim - 1:
         axes = ", ".join(["1", *map(str, first.shape)])
         return f"an input of shape {tuple(first.shape)}, without the axis of samples: pass x[None], of shape ({axes})"
+    if first is not None and fitted_ndim is None and first.ndim in {1, 3}:
+        return f"an input of shape {tuple(first.shape)}: if that is one sample, pass x[None]"
     return None
+
+
+def _advice_for(given: Any) -> str | None:
+    """Return what to pass instead of an argument that is no tensor."""
+    kind = type(given).__name__
+    if hasattr(given, "__array__"):
+        return f"a {kind}: pass tensors, x = {AS_TENSOR}"
+    if isinstance(given, (DataLoader, Dataset)):
+        return f"a {kind}: pass the inputs of one batch after the other, for x, y in loader: guard(x)"
+    if hasattr(given, "keys"):
+        return f"one {kind}: pass its entries without the labels by name, guard(**batch)"
+    return f"one {kind}: pass the model's inputs, guard(batch[0])" if isinstance(given, (tuple, list)) else None
 
 
 def _first_tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
