@@ -247,7 +247,7 @@ def test_plain_lists_and_integers_will_do() -> None:
 def test_calibration_sets_the_asked_for_threshold_and_more_data_drops_it() -> None:
     weight, bias, train, x = problem()
     detector = Detector(weight, bias).fit(train[:100])
-    assert detector(x).is_ood is None
+    assert not detector(x).is_calibrated
     threshold = detector.calibrate(train[100:], false_alarm_rate=0.1)
     assert threshold.value == np.sort(detector.score(train[100:]))[90]
     assert (threshold.source, threshold.count, detector.threshold) == ("held-out", 100, threshold)

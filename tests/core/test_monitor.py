@@ -172,7 +172,7 @@ def test_results_of_before_the_calibration_are_decided_by_the_threshold() -> Non
     threshold, detector.threshold = detector.threshold, None
     assert threshold is not None
     result = detector(known)
-    assert result.is_ood is None
+    assert not result.is_calibrated
     monitor = Monitor(threshold)
     monitor.update(result)
     assert monitor.history.flagged.sum() == threshold.is_ood(result.regret).sum() > 0

@@ -12,6 +12,7 @@ import torch
 
 from pnml import Detector, Result
 from pnml.backend.arrays import to_numpy
+from pnml.core.result import NotCalibratedWarning
 
 WEIGHT = np.random.default_rng(0).normal(size=(5, 12))
 TRAIN = np.random.default_rng(1).normal(size=(200, 12))
@@ -123,9 +124,15 @@ def test_fields_go_to_a_device() -> None:
 
 
 def test_what_is_not_calibrated_stays_so() -> None:
-    part = result_of(NEW, calibrated=False)[2:4]
-    assert part.p_value is None
-    assert part.is_ood is None
+    whole, other = result_of(NEW, calibrated=False), result_of(NEW, calibrated=False)
+    part = other[2:4]
+    assert not part.is_calibrated
+    for result in (whole, part):
+        with pytest.warns(NotCalibratedWarning, match=r"is_ood and p_value are None: call calibrate\(held_out\)"):
+            assert result.is_ood is None
+        with pytest.warns(NotCalibratedWarning):
+            assert result.p_value is None
+    repr(result_of(NEW, calibrated=False))
     assert list(part.to_table()) == ["prediction", "probability", "xtg", "regret"]
 
 

@@ -61,8 +61,7 @@ def test_result_carries_the_models_own_answer() -> None:
     assert torch.equal(result.logits, logits)
     assert torch.equal(result.prediction, logits.argmax(dim=-1))
     torch.testing.assert_close(result.probabilities, logits.softmax(dim=-1))
-    assert result.p_value is None
-    assert result.is_ood is None
+    assert not result.is_calibrated
 
 
 def test_calibrated_decisions_are_those_of_the_threshold() -> None:

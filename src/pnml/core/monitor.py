@@ -151,7 +151,7 @@ class Monitor:
         """
         flagged = None
         if isinstance(scores, Result):
-            flagged = scores.is_ood
+            flagged = scores.is_ood if scores.is_calibrated else None
             if scores.prediction.ndim == 1:  # labels that may each be true have no class
                 prediction = scores.prediction
             if self.layer_names and (flagged is None or flagged.any()):

@@ -20,7 +20,7 @@ from pnml.backend.arrays import Array, DeviceConstants, namespace, to_numpy
 from pnml.backend.rows import by_chunk, divisors, row_norms, wide_dtype
 from pnml.core import theorem
 from pnml.core.detector import Detector
-from pnml.core.result import Part, Result, taken
+from pnml.core.result import Part, Result, taken, warn_of_no_threshold
 from pnml.core.rows import checked_logits
 from pnml.core.scaling import LABEL_NOISE, balanced_label_scales
 from pnml.core.scorer import compute_terms
@@ -75,6 +75,7 @@ class MultiLabelResult(Result):
     def _decide(self, compare: Callable[[Threshold, Array, Array | None], Array]) -> Array | None:
         """Compare the score with the threshold; of ``by="prediction"`` with that of the strongest label, or of none."""
         if self._threshold is None:
+            warn_of_no_threshold()
             return None
         xp = namespace(self.logits)
         with_none = xp.concat([xp.zeros_like(self.logits[:, :1]), self.logits], axis=1)
@@ -117,7 +118,7 @@ def _table(result: MultiLabelResult | _MultiLabelPart) -> dict[str, np.ndarray[A
     table = {"score": to_numpy(result.score), "xtg": to_numpy(result.xtg)}
     for name, values in {"probability": result.probabilities, "regret": result.regret}.items():
         table |= {f"{name}_{label}": column for label, column in enumerate(to_numpy(values).T)}
-    if result.is_ood is not None:
+    if result.is_calibrated:
         table |= {"p_value": to_numpy(result.p_value), "is_ood": to_numpy(result.is_ood, bool)}
     return table
 

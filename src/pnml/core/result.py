@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 _OF_LAYERS = ("leverage_by_layer", "strangest_layer")
 _FIELDS = ("logits", "prediction", "probabilities", "pnml_probabilities", "xtg", *_OF_LAYERS, "regret")
 _DECIDED = ("p_value", "is_ood")
+
+
+class NotCalibratedWarning(UserWarning):
+    """A decision or a p-value was read without a threshold: it is None, which in a condition looks like a "no"."""
 
 
 class Result:
@@ -130,9 +135,15 @@ class Result:
 
     def _decide(self, compare: Callable[[Threshold, Array, Array | None], Array]) -> Array | None:
         if self._threshold is None:
+            warn_of_no_threshold()
             return None
         prediction = None if self._threshold.by is None else self.prediction
         return self._batch.convert(compare(self._threshold, self._regret, prediction))
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether there are p-values and decisions."""
+        return self._threshold is not None
 
     def __len__(self) -> int:
         return int(self._regret.shape[0])
@@ -153,7 +164,7 @@ class Result:
             "xtg": to_numpy(self.xtg),
             "regret": to_numpy(self.regret),
         }
-        if self._threshold is not None:
+        if self.is_calibrated:
             table |= {"p_value": to_numpy(self.p_value), "is_ood": to_numpy(self.is_ood, bool)}
         return table
 
@@ -193,8 +204,8 @@ class Result:
     def __repr__(self) -> str:
         if len(self) == 1 and self.regret.ndim == 1 and self.prediction.ndim == 1:
             return self._described()
-        names = _FIELDS if self._threshold is None else _FIELDS + _DECIDED
-        flagged = "" if self.is_ood is None else f", {int(to_numpy(self.is_ood).sum())} out-of-distribution"
+        names = _FIELDS + _DECIDED if self.is_calibrated else _FIELDS
+        flagged = f", {int(to_numpy(self.is_ood).sum())} out-of-distribution" if self.is_calibrated else ""
         count = "1 sample" if len(self) == 1 else f"{len(self)} samples"
         return f"Result({count}{flagged}: {', '.join(names)})"
 
@@ -214,6 +225,12 @@ class Result:
 
     def _convert(self, values: Array) -> Array:
         return self._batch.convert(self._batch.finish(values))
+
+
+def warn_of_no_threshold() -> None:
+    """Warn that there are no decisions."""
+    message = "there is no threshold, so is_ood and p_value are None: call calibrate(held_out) before"
+    warnings.warn(message, NotCalibratedWarning, stacklevel=5)
 
 
 def taken(name: str) -> Any:

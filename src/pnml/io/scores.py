@@ -73,22 +73,25 @@ class ScoreTable:
 
     def columns(self, ids: NDArray[Any], result: Result) -> Columns:
         """Return the scores of a batch."""
-        values = {name: getattr(result, name) for name in DTYPES if name != "probability"}
+        values = {name: getattr(result, name) for name in self._names if name != "probability"}
         values["probability"] = to_numpy(result.probabilities).max(axis=-1)
-        found = {name: to_numpy(values[name], dtype) for name, dtype in DTYPES.items() if values[name] is not None}
+        found = {name: to_numpy(values[name], DTYPES[name]) for name in self._names}
         if not self.layer_names:
             return {"id": ids, **found}
         return {"id": ids, **found, **self._layers(result)}
 
     def empty(self, ids: NDArray[Any]) -> Columns:
         """Return a table without rows, for a batch without a decodable image."""
-        names = [name for name in DTYPES if self.is_calibrated or name not in {"p_value", "is_ood"}]
-        found = {"id": ids, **{name: np.empty(0, DTYPES[name]) for name in names}}
+        found = {"id": ids, **{name: np.empty(0, DTYPES[name]) for name in self._names}}
         if self.layer_names:
             found[STRANGEST] = as_texts(layer_labels(self.layer_names))[:0]
         if self.by_layer:
             found |= {f"{LEVERAGE}{name}": np.empty(0) for name in layer_labels(self.layer_names)}
         return found
+
+    @property
+    def _names(self) -> list[str]:
+        return [name for name in DTYPES if self.is_calibrated or name not in {"p_value", "is_ood"}]
 
     def _layers(self, result: Result) -> Columns:
         names = as_texts(layer_labels(self.layer_names))
