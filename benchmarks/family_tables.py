@@ -1,4 +1,4 @@
-"""Write the tables of ``docs/families.md`` from the records of ``text.py``, the other families and ``rows_a_class.py``.
+"""Write the tables of ``docs/families.md`` from the records of families, ``rows_a_class.py`` and ``why_imagenet.py``.
 
     python benchmarks/family_tables.py
 
@@ -17,6 +17,7 @@ from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 import family_rows
+import family_why
 
 from pnml.backend.files import write_text
 from pnml.bench.layout import markdown_table
@@ -110,7 +111,8 @@ def main() -> None:
     parser.add_argument("--page", type=Path, default=Path("docs/families.md"), help="the page to write into")
     options = parser.parse_args()
     text = options.page.read_text(encoding="utf-8")
-    tables = {family: partial(table, family=family) for family in FAMILIES} | {"rows-a-class": family_rows.table}
+    tables = {family: partial(table, family=family) for family in FAMILIES}
+    tables |= {"rows-a-class": family_rows.table, "why-imagenet": family_why.table}
     for name, write in tables.items():
         record = json.loads((options.results / f"{name}-cpu.json").read_text(encoding="utf-8"))
         begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"

@@ -144,7 +144,7 @@ def test_tasks_have_4_or_100_rows_of_a_class(program: Any, tmp_path: Path) -> No
 
 
 def made_record(gains: dict[str, tuple[float, float]]) -> dict[str, Any]:
-    """Return a record in which methods gain so much near, less and more in one of two folds; twice that on networks."""
+    """Return a record in which methods gain so much, less and more in one of two folds; networks 2 or 3 times that."""
 
     def task(number: int, factor: int = 1) -> dict[str, Any]:
         ahead = {name: gain + (spread if number else -spread) for name, (gain, spread) in gains.items()}
@@ -178,14 +178,15 @@ def test_the_verdict_is_that_of_the_plan(tables: Any, gain: tuple[float, float],
     def cell(factor: int) -> str:
         return f"{'−' if factor * value < 0 else '+'}{abs(factor * value):.1f} ± {abs(factor * spread):.1f}"
 
-    assert line == ["some", cell(2), "+0.0 ± 0.0", cell(1), says, cell(3), cell(2), cell(-1)]
+    assert line == ["some", cell(2), cell(1), says, cell(6), cell(3), cell(2), cell(-1)]
     assert [row[0] for row in peers] == ["mahalanobis-layers", "nnguide", "mahalanobis-plus"]
     assert len(head) == len(line)
 
 
 def test_unchanged_scores_and_peers_have_the_numbers_of_the_published_table() -> None:
+    """All but ``mobile`` with 4 rows, which that table has of other draws, from 500 images of a class."""
     names = ("why-imagenet-cpu.json", "rows-a-class-cpu.json")
     here, published = (json.loads((ROOT / "results" / name).read_text(encoding="utf-8"))["tasks"] for name in names)
-    for name, task in here.items():
+    for name in here.keys() - {f"mobile/4/{draw}" for draw in range(3)}:
         for method in ("pnml", "mahalanobis-layers", "nnguide", "mahalanobis-plus"):
-            assert task["auroc"][method] == pytest.approx(published[name]["auroc"][method], abs=0.02)
+            assert here[name]["auroc"][method] == pytest.approx(published[name]["auroc"][method], abs=0.02)
