@@ -190,3 +190,9 @@ def test_detector_attribute_returns_the_same_regret() -> None:
     classifier = PNMLClassifier().fit(X, y)
     assert isinstance(classifier.detector_, Detector)
     assert (classifier.detector_.score(with_constant(X)) == classifier.regret(X)).all()
+
+
+@pytest.mark.parametrize(("label", "shown"), [(3, "3"), ("cat", "'cat'")])
+def test_labels_of_one_class_are_refused_by_its_name(label: Any, shown: str) -> None:
+    with pytest.raises(ValueError, match=f"at least two classes in y, got one class: {shown}$"):
+        PNMLClassifier().fit(np.eye(4), [label] * 4)

@@ -70,7 +70,7 @@ class RegretEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
             assert_all_finite(y, input_name="y")
             check_classification_targets(y)
             if len(classes := np.unique(y)) == 1:
-                raise ValueError(f"expected at least two classes in y, got one class: {classes[0]!r}")
+                raise ValueError(f"expected at least two classes in y, got one class: {classes.tolist()[0]!r}")
             return clone(model).fit(X, y, **fit_arguments(model, weights))
         try:
             check_is_fitted(model)
