@@ -61,23 +61,25 @@ def _prose(text: str) -> str:
     return "\n\n".join(prose + (["```bash\n" + "\n".join(examples) + "\n```"] if examples else []))
 
 
-def _records(command: Any, *, common: bool) -> Iterator[tuple[str, str, str]]:
-    """Yield for every argument and option what is written, what it means, and its default or limits."""
+def _records(command: Any, *, common: bool) -> Iterator[tuple[str, str]]:
+    """Yield for every argument and option its name, and what it means with its values, default or limits."""
     context = command.make_context(command.name, [], resilient_parsing=True)
     for parameter in command.params:
         record = parameter.get_help_record(context)
         if record is None or (parameter.opts[0] in COMMON) != common:
             continue
         written, meaning = record
-        if parameter.param_type_name == "argument":
-            written = _written(parameter)
+        is_argument = parameter.param_type_name == "argument"
+        name = _written(parameter) if is_argument else "`, `".join([*parameter.opts, *parameter.secondary_opts])
         notes = _NOTES.search(meaning)
-        yield written, _NOTES.sub("", meaning), notes["notes"] if notes else ""
+        values = written.partition(" ")[2].strip("<>")
+        told = [one for one in (values if "|" in values else "", notes["notes"] if notes else "") if one]
+        yield name, _NOTES.sub("", meaning) + (f" *({'; '.join(told)})*" if told else "")
 
 
-def _table(records: Iterator[tuple[str, str, str]]) -> str:
-    rows = [f"| `{_cell(written)}` | {_cell(meaning)} | {_cell(notes)} |" for written, meaning, notes in records]
-    return "\n".join(["| option | meaning | |", "|---|---|---|", *rows]) if rows else ""
+def _table(records: Iterator[tuple[str, str]]) -> str:
+    rows = [f"| `{_cell(name)}` | {_cell(meaning)} |" for name, meaning in records]
+    return "\n".join(["| option | meaning |", "|---|---|", *rows]) if rows else ""
 
 
 def _cell(text: str) -> str:
