@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pnml import Correlation, Subspace, regret
+from pnml.core.subspace import leverage_inside
 
 from .strategies import (
     fit,
@@ -144,6 +145,16 @@ def test_every_shape(shape: tuple[int, int]) -> None:
     assert subspace.null_space.shape == (shape[1], shape[1] - min(shape))
     same_leverage(subspace.leverage(np.vstack([rows, x])), naive_leverage(rows, np.vstack([rows, x])), rtol=1e-9)
     np.testing.assert_allclose(rows @ subspace.null_space, 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 9])
+@pytest.mark.parametrize(("dtype", "rtol"), [("float64", 1e-11), ("float32", 1e-4)])
+def test_blocks_of_wide_rows_lose_nothing(count: int, dtype: str, rtol: float) -> None:
+    rng = np.random.default_rng(4)
+    rows, x = rng.normal(size=(900, 300)), rng.normal(size=(count, 300))
+    expected = (x * np.linalg.solve(rows.T @ rows, x.T).T).sum(axis=1)
+    whitening = fit(rows).whitening.astype(dtype)
+    np.testing.assert_allclose(leverage_inside(x.astype(dtype), whitening), expected, rtol=rtol)
 
 
 def test_duplicated_rows_share_their_leverage() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import array_api_compat as compat
-
 from pnml.backend.arrays import Array, as_array, like, namespace, to_numpy, working_dtype
 from pnml.backend.rows import check_finite, check_shape
 
@@ -32,16 +30,16 @@ def join_layers(embeddings: Array, features: Sequence[Array]) -> Array:
     if not features:
         return embeddings
     xp = namespace(embeddings)
-    layers = [embeddings]
+    layers, home = [embeddings], getattr(embeddings, "device", None)  # older NumPy has none
     for number, layer in enumerate(features):
         if layer.shape[0] != embeddings.shape[0]:
             raise ValueError(
                 f"features[{number}] has {layer.shape[0]} rows, where there are {embeddings.shape[0]} embeddings"
             )
-        at_home = type(layer) is type(embeddings) and compat.device(layer) == compat.device(embeddings)
+        at_home = type(layer) is type(embeddings) and getattr(layer, "device", None) == home
         layers.append(layer if at_home else like(embeddings, to_numpy(layer)))
     dtype = working_dtype(xp, *layers)
-    return xp.concat([xp.astype(layer, dtype, copy=False) for layer in layers], axis=1)
+    return xp.concat([layer if layer.dtype == dtype else xp.astype(layer, dtype) for layer in layers], axis=1)
 
 
 def checked_logits(logits: Array | None, count: int, columns: int) -> Array | None:

@@ -38,6 +38,7 @@ _EPS = float(np.finfo(np.float64).eps)
 _SMALL = 1024  # features
 _BLOCK = 64  # columns
 _FEW_ROWS = 4
+_BLOCK_BYTES_OF_FEW = 1024  # of a row of the whitening: few rows wait for its memory
 _FEW_REMOTE_ROWS = 1 << 16
 
 
@@ -231,7 +232,7 @@ def _block_width(x: Array) -> int:
     """
     n_features: int = x.shape[1]
     if compat.is_numpy_array(x):
-        return _BLOCK if len(x) >= _FEW_ROWS else n_features
+        return _BLOCK if len(x) >= _FEW_ROWS else _BLOCK_BYTES_OF_FEW // x.itemsize
     few = is_remote(x) and x.shape[0] < _FEW_REMOTE_ROWS
     return n_features if few else max(_BLOCK, -(-n_features // 4))
 
