@@ -65,6 +65,17 @@ class Threshold:
     predictions: np.ndarray[Any, Any] | None = field(default=None, repr=False, compare=False)
     n_classes: int = field(default=0, repr=False, compare=False)
 
+    def __str__(self) -> str:
+        """Say what is flagged, and how often that is a mistake.
+
+        >>> print(calibrate(np.arange(99.0), false_alarm_rate=0.05))
+        regret above 94 nats, for 5% false alarms (1.7% to 10.0% with probability 95%), held-out
+        """
+        low, high = (f"{100 * rate:.1f}%" for rate in self.interval)
+        rate = f"{100 * self.false_alarm_rate:g}% false alarms" + ("" if self.by is None else f" by {self.by}")
+        within = f"({low} to {high} with probability {100 * self.confidence:g}%)"
+        return f"regret above {self.value:.4g} nats, for {rate} {within}, {self.source}"
+
     @property
     def count(self) -> int:
         """How many scores the threshold was set from."""
