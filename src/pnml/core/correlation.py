@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import threading
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-import array_api_compat as compat
 import numpy as np
 
-from pnml.backend.arrays import Array, as_array, detached, like, namespace, to_compute, to_numpy
+from pnml.backend.arrays import Array, detached, namespace, to_compute, to_numpy
+from pnml.backend.compensated import add, total
 from pnml.backend.products import sum_by_class, sum_of_products
 from pnml.backend.rows import (
     SMALLEST_NORM,
@@ -27,11 +27,14 @@ from pnml.backend.rows import (
     wide_dtype,
 )
 from pnml.backend.state import load_state, save_state
+from pnml.core.classes import check_classes
 from pnml.core.sample import RowSample
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
+
+    from pnml.backend.compensated import Sum
 
 _KIND, _VERSION = "pnml.correlation", 4
 
@@ -73,8 +76,8 @@ class Correlation:
         self.count = 0
         self.left_out = 0
         self._sums: list[tuple[Array, Array]] = []  # one Σxxᵀ a layer
-        self._norms: _Sum = None
-        self._class_sums: _Sum = None
+        self._norms: Sum = None
+        self._class_sums: Sum = None
         self._class_counts = np.zeros(n_classes, dtype=np.int64)
         self.sample: RowSample | None = None
         self._lock = threading.RLock()
@@ -100,7 +103,7 @@ class Correlation:
             classes: the class of every row, shape (n,); needed if, and only if, there are classes.
         """
         rows = to_compute(detached(check_shape(rows, self.n_features)))
-        found = None if not self.n_classes else self._checked_classes(classes, rows.shape[0])
+        found = None if not self.n_classes else check_classes(classes, rows.shape[0], self.n_classes)
         given, widths = rows.shape[0], self.widths or (rows.shape[1],)
         if given:
             with np.errstate(all="ignore"):
@@ -121,11 +124,11 @@ class Correlation:
         with self._lock:  # nothing but additions, so that threads hardly wait for each other
             check_shape(rows, self.n_features)  # another thread may have learned the width meanwhile
             if found is not None:
-                self._class_sums = _add(self._class_sums, class_sums)
+                self._class_sums = add(self._class_sums, class_sums)
                 self._class_counts = self._class_counts + np.bincount(found, minlength=self.n_classes)
-            held: list[_Sum] = [*self._sums] or [None] * len(widths)
-            self._sums = [_add(old, new) for old, new in zip(held, products, strict=True)]
-            self._norms = _add(self._norms, namespace(norms[0]).sum(norms[0]))
+            held: list[Sum] = [*self._sums] or [None] * len(widths)
+            self._sums = [add(old, new) for old, new in zip(held, products, strict=True)]
+            self._norms = add(self._norms, namespace(norms[0]).sum(norms[0]))
             self.sample = self._with(sample)
             self.count += rows.shape[0]
             self.widths, self.left_out = widths, self.left_out + given - rows.shape[0]
@@ -138,24 +141,6 @@ class Correlation:
         norms = tuple(divisors(row_norms(x)) for x in layers)
         scaled = [x / norm[:, None] for x, norm in zip(layers, norms, strict=True)]
         return tuple(sum_of_products(x, unit_norm=False)[0] for x in scaled), norms
-
-    def _checked_classes(self, classes: Array | None, count: int) -> np.ndarray[Any, Any]:
-        if classes is None:
-            raise ValueError("this Correlation sums the rows of every class: pass their classes, update(rows, classes)")
-        given = to_numpy(as_array(classes), None)
-        if given.shape != (count,):
-            raise ValueError(f"expected one class for each of {count} rows, got shape {given.shape}")
-        given = np.asarray(given.tolist()) if given.dtype.kind == "O" else given
-        if given.dtype.kind not in "biuf":
-            some = ", ".join(map(repr, given[:3].tolist()))
-            raise ValueError(f"expected classes from 0 to {self.n_classes - 1}, numbers of rows of weight, got {some}")
-        with np.errstate(invalid="ignore"):
-            found = given.astype(np.int64)
-        if (found != given).any():
-            raise ValueError(f"expected whole numbers as classes, got {given[found != given][0]}")
-        if count and not 0 <= found.min() <= found.max() < self.n_classes:
-            raise ValueError(f"expected classes from 0 to {self.n_classes - 1}, got {found.min()} to {found.max()}")
-        return found
 
     def _usable(
         self, rows: Array, widths: tuple[int, ...], classes: np.ndarray[Any, Any] | None
@@ -181,7 +166,7 @@ class Correlation:
         """Return Σxxᵀ of one layer of the rows as a float64 NumPy array."""
         if not self._sums:
             raise ValueError("the Correlation is empty: call update(rows) with at least one row first")
-        return _total(self._sums[layer])
+        return total(self._sums[layer])
 
     @property
     def class_counts(self) -> np.ndarray[Any, Any]:
@@ -193,7 +178,7 @@ class Correlation:
         """Σx of the rows of each class, shape (C, M), all layers side by side."""
         if self._class_sums is None:
             return np.zeros((self.n_classes, self.n_features or 0))
-        return _total(self._class_sums)
+        return total(self._class_sums)
 
     @property
     def mean_norm(self) -> float:
@@ -203,7 +188,7 @@ class Correlation:
     @property
     def norm_sum(self) -> float:
         """The sum of the embeddings' Euclidean norms as they came."""
-        return 0.0 if self._norms is None else float(_total(self._norms))
+        return 0.0 if self._norms is None else float(total(self._norms))
 
     def _with(self, sample: RowSample | None) -> RowSample | None:
         """Return the sample merged with that of further rows; None if either is of an older file, or there is none."""
@@ -346,25 +331,3 @@ def _split(rows: Array, widths: tuple[int, ...]) -> list[Array]:
         return [rows]
     ends = list(accumulate(widths))
     return [rows[:, end - width : end] for end, width in zip(ends, widths, strict=True)]
-
-
-_Sum: TypeAlias = "tuple[Array, Array] | None"
-"""A running sum and its accumulated rounding error, or None before the first part."""
-
-
-def _add(state: _Sum, part: Array) -> tuple[Array, Array]:
-    """Add a part by compensated summation; the state moves to the part's library and device."""
-    if state is None:
-        return part, None
-    total, lost = state
-    if type(total) is not type(part) or compat.device(total) != compat.device(part):
-        total, lost = like(part, to_numpy(total)), None if lost is None else like(part, to_numpy(lost))
-    new = total + part
-    taken = new - total
-    rounding = (total - (new - taken)) + (part - taken)
-    return new, rounding if lost is None else lost + rounding
-
-
-def _total(state: tuple[Array, Array]) -> np.ndarray[Any, Any]:
-    total, lost = state
-    return to_numpy(total if lost is None else total + lost)
