@@ -232,8 +232,18 @@ def test_one_product_for_all_layers_gives_the_leverages_of_one_a_layer() -> None
         classes = torch.tensor(np.arange(100) % CLASSES)
         _, _, *constants = model.constants.to(x)
         expected = leverages(x, embeddings, classes, constants, depth).raw
-        found = joined_leverages(x, classes, Joined(depth).constants.to(x))
+        found = joined_leverages(x, classes, Joined(depth))
         np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1e200])
+def test_one_product_for_all_layers_knows_rows_that_it_cannot_compute_with(bad: float) -> None:
+    depth = fitted().model.depth
+    assert depth is not None
+    x = torch.tensor(np.hstack(network(1, 3)))
+    x[0, WIDTHS[0] + 1], x[1] = bad, 0.0  # in an earlier layer; and a row of zeros, whose leverages are known
+    found = joined_leverages(x, torch.zeros(3, dtype=torch.int64), Joined(depth))
+    assert found.isnan().any(dim=1).tolist() == [True, False, False]
 
 
 def test_few_rows_of_many_features_still_tell_a_stranger() -> None:

@@ -149,3 +149,14 @@ def test_one_sample_is_described_in_words() -> None:
     assert plain.startswith("Result(class ")
     assert plain.endswith(" nats)")
     assert repr(whole[:2]).startswith("Result(2 samples, ")
+
+
+@pytest.mark.parametrize(("remote", "by"), [(True, None), (False, None), (True, "prediction")])
+def test_on_a_gpu_decisions_are_asked_for_at_once(monkeypatch: pytest.MonkeyPatch, by: Any, *, remote: bool) -> None:
+    """Unless they need the predictions, which may not be wanted."""
+    detector = Detector(WEIGHT).fit(TRAIN)
+    threshold = detector.calibrate(TRAIN, false_alarm_rate=0.2, leave_one_out=True, by=by)
+    monkeypatch.setattr("pnml.core.scored.is_remote", lambda _: remote)
+    result = detector(NEW)
+    assert ("is_ood" in vars(result)) == (remote and by is None)
+    np.testing.assert_array_equal(result.is_ood, threshold.is_ood(result.regret, result.prediction))

@@ -1,7 +1,7 @@
 """The leverages of all layers by one product, for devices on which a call costs more than its arithmetic.
 
-The whitening factors of the layers are blocks of one matrix, which is mostly zeros. A GPU multiplies a small batch with
-it in less time than it takes to ask for one product a layer.
+The layers are padded to the width of the widest, so that they are one array and their whitenings another: a GPU
+multiplies these in one call.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pnml.backend.arrays import DeviceConstants, is_remote, is_traced, namespace
+from pnml.backend.arrays import DeviceConstants, at_least, is_remote, is_traced, namespace
+from pnml.backend.rows import SMALLEST_NORM
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pnml.backend.arrays import Array
     from pnml.core.model import Depth
 
-_WIDEST = 6144  # features of all layers together: the matrix of more takes too much memory
+_LARGEST = 40_000_000  # numbers of the padded whitenings and means: 320 MB in float64
 _MOST_ROWS = 2048  # in a larger batch arithmetic costs more than calls
 
 
@@ -31,45 +30,60 @@ def is_few(x: Array) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Joined:
-    """The constants of a depth, its layers side by side."""
+    """The constants of a depth, its layers padded to one width W.
+
+    With the background there are P = 2 + L blocks, in the order of ``depth.scatters``.
+    """
 
     depth: Depth
 
     def serves(self, x: Array) -> bool:
         """Return whether one product for all layers is faster for these rows: few, on a GPU, and not too wide."""
-        return is_few(x) and bool(x.shape[1] <= _WIDEST)
+        numbers = len(self.depth.scatters) * self._width * (self._width + len(self.depth.embedding.means))
+        return is_few(x) and numbers <= _LARGEST
+
+    @property
+    def _width(self) -> int:
+        return max(block.stop - block.start for block in self.depth.scatters)
+
+    @cached_property
+    def columns(self) -> DeviceConstants:
+        """The columns of a row that are a block's, one block after the other; any where the block is padded, (P W,)."""
+        places = np.arange(self._width)
+        return DeviceConstants(
+            np.concatenate([np.minimum(block.start + places, block.stop - 1) for block in self.depth.scatters])
+        )
 
     @cached_property
     def constants(self) -> DeviceConstants:
-        """For arrays of any library: see the names in :func:`joined_leverages`."""
-        layers = (self.depth.embedding, *self.depth.layers)
-        background = self.depth.background
-        members = np.zeros((layers[-1].stop, len(layers)))
-        for number, layer in enumerate(layers):
-            members[layer.start : layer.stop, number] = 1
-        blocks = [layers[0], background, *layers[1:]]
-        ends = np.cumsum([0, *(block.subspace.rank for block in blocks)])
-        whitening, totals = np.zeros((layers[-1].stop, ends[-1])), np.zeros((ends[-1], len(blocks)))
-        for number, (block, start, stop) in enumerate(zip(blocks, ends[:-1], ends[1:], strict=True)):
-            whitening[block.start : block.stop, start:stop] = block.subspace.whitening
-            totals[start:stop, number] = 1
-        means = np.concatenate([layer.means for layer in layers], axis=1)
-        offsets = np.zeros((len(means), ends[-1]))  # of the background, whose mean is that of all classes
-        offsets[:, ends[1] : ends[2]] = (self.depth.embedding.means - background.means) @ background.subspace.whitening
-        return DeviceConstants(members, means, whitening, offsets, totals)
+        """Which columns are no padding, (P, W); the means, (C, P, W); the whitenings, (P, W, W). Padding is 0."""
+        blocks, width = self.depth.scatters, self._width
+        members = np.zeros((len(blocks), width))
+        means = np.zeros((len(self.depth.embedding.means), len(blocks), width))
+        whitenings = np.zeros((len(blocks), width, width))
+        for number, block in enumerate(blocks):
+            own = block.stop - block.start
+            members[number, :own] = 1
+            means[:, number, :own] = block.means  # the background has one for all classes
+            whitenings[number, :own, : block.subspace.rank] = block.subspace.whitening
+        return DeviceConstants(members, means, whitenings)
 
 
-def joined_leverages(x: Array, classes: Array, constants: Sequence[Array]) -> Array:
+def joined_leverages(x: Array, classes: Array, joined: Joined) -> Array:
     """Return the leverages of rows: of the embedding, of the background, of every earlier layer, shape (n, 2 + L).
+
+    Those of layers that are not finite, or too large to be squared, are NaN.
 
     Args:
         x: rows as they came, shape (n, M of all layers).
         classes: the predicted classes, shape (n,).
-        constants: of :class:`Joined`, in the library, on the device and in the dtype of ``x``.
+        joined: the layers.
     """
-    members, means, whitening, offsets, totals = constants
     xp = namespace(x)
-    squared_norms = (x * x) @ members
-    scale = 1 / xp.sqrt(xp.where(squared_norms > 0, squared_norms, xp.ones_like(squared_norms)))
-    y = (x * (scale @ members.T) - means[classes]) @ whitening + offsets[classes]
-    return (y * y) @ totals
+    (columns,) = joined.columns.to(x, xp.int64)
+    members, means, whitenings = joined.constants.to(x)
+    y = xp.reshape(x[:, columns], (-1, *members.shape)) * members
+    norms = xp.linalg.vector_norm(y, axis=-1)
+    y = y / at_least(norms, SMALLEST_NORM)[:, :, None] - means[classes]
+    y = xp.permute_dims(y, (1, 0, 2)) @ whitenings
+    return xp.linalg.vector_norm(y, axis=-1).T ** 2 + (norms - norms)  # which is 0, or no number

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pnml.backend.arrays import Array, namespace
+from pnml.backend.arrays import Array, is_remote, namespace
 from pnml.backend.rows import check_finite, check_shape
 from pnml.core.batch import Batch
 from pnml.core.fitted import Fitted
@@ -40,7 +40,10 @@ class Scored(Fitted):
 
     def _result(self, batch: Batch, regret: Array, logits: Array | None) -> Result:
         logits = checked_logits(logits, regret.shape[0], self.n_classes)
-        return Result(batch, batch.finish(regret), self.exact_scorer, self.threshold, logits)
+        result = Result(batch, batch.finish(regret), self.exact_scorer, self.threshold, logits)
+        if self.threshold is not None and self.threshold.by is None and is_remote(regret):
+            _ = result.is_ood  # asked for while the GPU is at work: whoever reads it then waits for nothing else
+        return result
 
     def score(
         self, embeddings: Array, *, features: Sequence[Array] | None = None, leave_one_out: bool = False

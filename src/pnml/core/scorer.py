@@ -84,7 +84,7 @@ def compute_terms(
     else:
         classes, joined = xp.argmax(logits, axis=-1), model.joined
         if joined is not None and joined.serves(x) and not as_if_unseen:
-            h = joined_leverages(x, classes, joined.constants.to(x))
+            h = joined_leverages(x, classes, joined)
         else:
             h = leverages(x, embeddings, classes, geometry, model.depth, as_if_unseen=as_if_unseen).raw
         shares = shares_of(h, model.depth, profile_of(geometry, model.depth))
@@ -116,7 +116,9 @@ class Float64Scorer:
 
     def _regret_of_finite(self, x: Array) -> Array:
         xp, regret = namespace(x), self.regret(x, 0.0)
-        return xp.where(xp.isfinite(x).all(-1), regret, xp.full_like(regret, xp.nan))
+        if self.model.joined is not None and self.model.joined.serves(x):
+            return regret  # NaN already
+        return xp.where(xp.all(x - x == 0, axis=-1), regret, xp.full_like(regret, xp.nan))
 
     def predictive(self, x: Array, eps: float) -> Array:
         """Return the pNML probabilities q of embeddings (n, M), shape (n, C)."""

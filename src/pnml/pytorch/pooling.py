@@ -46,10 +46,13 @@ def pool(output: Tensor, layer: Layer, mask: Tensor | None = None) -> Tensor:
     >>> pool(torch.tensor([[[1.0, 2.0], [3.0, 2.0]]]), Layer("tokens", channel_axis=2))
     tensor([[2., 2., 1., 0.]])
     """
-    x = output.movedim((layer.batch_axis, layer.channel_axis), (0, 1))
+    axes = layer.batch_axis, layer.channel_axis
+    x = output if axes == (0, 1) else output.movedim(axes, (0, 1))
     if math.prod(x.shape[2:]) == 1:  # numel() would fix the length of sequences in a graph
         x = x.flatten(1)
         return x.to(_wide_dtype(x), copy=True)  # the next module may overwrite its input
+    if mask is None and x.device.type != "cpu" and not is_traced():
+        return _moments_at_once(x)
     x = x.flatten(2)
     share = None
     if mask is not None and output.ndim == 3 and mask.shape == (x.shape[0], x.shape[2]):
@@ -73,9 +76,14 @@ def _moments(x: Tensor, share: Tensor | None) -> Tensor:
         mean = x.mean(dim=2, keepdim=True)
         variance = (x - mean).square_().mean(dim=2)
     else:
-        deviation, mean = torch.std_mean(x, dim=2, correction=0)
-        return torch.cat([mean, deviation], dim=1)
+        return _moments_at_once(x)
     return torch.cat([mean.flatten(1), variance.flatten(1).sqrt()], dim=1)
+
+
+def _moments_at_once(x: Tensor) -> Tensor:
+    """Return means and standard deviations of rows (n, C, ...) by as few calls as can be: a GPU waits for each."""
+    deviation, mean = torch.std_mean(x.to(_wide_dtype(x)), dim=tuple(range(2, x.ndim)), correction=0)
+    return torch.cat([mean, deviation], dim=1)
 
 
 def _wide_dtype(x: Tensor) -> torch.dtype:
