@@ -112,6 +112,7 @@ def main() -> None:
     record = {
         "run": asdict(run),
         "threads": torch.get_num_threads(),
+        "repeats": options.repeats,
         "guard": [
             measure(name, model, device, layers, options.repeats)
             for name, model in networks.items()
