@@ -21,6 +21,7 @@ class Held:
     def __init__(self, mappings: Iterable[Any] = ()) -> None:
         self._mappings = [mapping for mapping in mappings if isinstance(mapping, dict)]
         self._counts = list(map(len, self._mappings))
+        self._filled = [mapping for mapping in self._mappings if mapping]  # most have nothing to iterate over
         self._known = list(self._now())
 
     def is_same(self) -> bool:
@@ -28,7 +29,7 @@ class Held:
         return list(map(len, self._mappings)) == self._counts and all(map(is_, self._now(), self._known))
 
     def _now(self) -> Iterator[Any]:
-        return chain.from_iterable(map(dict.values, self._mappings))
+        return chain.from_iterable(map(dict.values, self._filled))
 
 
 def submodules(model: nn.Module, name: str) -> list[nn.Module]:
