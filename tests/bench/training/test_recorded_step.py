@@ -71,6 +71,7 @@ def test_a_step_that_cannot_be_recorded_is_done_as_it_is(caplog: pytest.LogCaptu
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # of PyTorch's own compiler
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
 def test_a_gpu_trains_to_the_same_weights_with_and_without_a_graph(
     tmp_path: Path, optimizer: Literal["sgd", "adamw"], monkeypatch: pytest.MonkeyPatch

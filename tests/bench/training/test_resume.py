@@ -133,6 +133,7 @@ def test_damaged_partial_file_raises(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # of PyTorch's own compiler
 def test_gpu_training_resumes(tmp_path: Path) -> None:
     expected = run(tmp_path / "expected.safetensors", device="cuda")
     with pytest.raises(Interrupted):

@@ -1,0 +1,94 @@
+"""A guard on an NVIDIA GPU says what it says on the CPU: pooled, joined, recorded and replayed."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import pnml
+from pnml import Guard
+
+from .architectures import Case, cases
+from .networks import CNN, images, loader, seeded
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no NVIDIA GPU")
+
+CASES = cases()
+CALLS = 6  # more than are made before a graph is recorded
+
+
+def batch(case: Case, count: int, seed: int) -> dict[str, Tensor] | tuple[Tensor, ...]:
+    """Return other inputs like those of a case: numbers in float64, or words."""
+    if case.kwargs:
+        shape = case.kwargs["input_ids"].shape[1:]
+        return {"input_ids": torch.randint(0, 50, (count, *shape), generator=seeded(seed))}
+    return (torch.randn(count, *case.args[0].shape[1:], generator=seeded(seed), dtype=torch.float64),)
+
+
+def on_gpu(inputs: dict[str, Tensor] | tuple[Tensor, ...]) -> Any:
+    if isinstance(inputs, dict):
+        return {name: x.cuda() for name, x in inputs.items()}
+    return tuple(x.cuda() for x in inputs)
+
+
+def call(guard: Guard, inputs: Any) -> pnml.Result:
+    result: pnml.Result = guard(**inputs) if isinstance(inputs, dict) else guard(*inputs)
+    return result
+
+
+@pytest.mark.filterwarnings("ignore::pnml.core.detector.ZeroEmbeddingWarning")
+@pytest.mark.parametrize("name", list(CASES))
+def test_regrets_and_decisions_are_those_of_the_cpu(name: str) -> None:
+    """In float64, so that the networks agree; batch after batch, so that replays read the new one."""
+    case = CASES[name]
+    model = case.model.double()
+    guard = pnml.guard(model).fit([batch(case, 40, seed) for seed in range(4)], progress=False)
+    guard.calibrate([batch(case, 60, 5)], progress=False)
+    batches = [batch(case, 7, 10 + number) for number in range(CALLS)] + [batch(case, 1, 20), batch(case, 2500, 21)]
+    expected = [call(guard, inputs) for inputs in batches]
+    try:
+        guard.cuda()
+        for inputs, known in zip(batches, expected, strict=True):
+            found = call(guard, on_gpu(inputs))
+            assert found.regret.is_cuda
+            for field in ("regret", "p_value", "is_ood", "leverage_by_layer", "pnml_probabilities", "prediction"):
+                np.testing.assert_allclose(
+                    getattr(found, field).cpu(), getattr(known, field), rtol=1e-5, atol=1e-9, err_msg=field
+                )
+    finally:
+        guard.cpu()
+
+
+def test_a_guard_fitted_on_the_gpu_is_that_of_the_cpu() -> None:
+    inputs = loader(images(120).double())
+    model = CNN().double().eval()
+    expected = pnml.guard(model).fit(inputs, progress=False)(images(30, seed=1).double()).regret
+    found = pnml.guard(model.cuda()).fit(inputs, progress=False)(images(30, seed=1).double().cuda()).regret
+    np.testing.assert_allclose(found.cpu(), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_flags_what_is_no_number(dtype: torch.dtype) -> None:
+    guard = pnml.guard(CNN().eval().cuda().to(dtype)).fit([images(120).cuda().to(dtype)], progress=False)
+    guard.calibrate([images(60, seed=1).cuda().to(dtype)], progress=False)
+    x = images(8, seed=2).cuda().to(dtype)
+    x[3] = torch.nan
+    for _ in range(CALLS):
+        found = guard(x)
+        assert found.regret.isnan().tolist() == [number == 3 for number in range(8)]
+        assert bool(found.is_ood[3])
+
+
+def test_threads_do_not_read_each_other_s_batches() -> None:
+    guard = pnml.guard(CNN().double().eval().cuda()).fit([images(120).double().cuda()], progress=False)
+    batches = [images(16, seed=seed).double().cuda() for seed in range(40)]
+    expected = [guard(x).regret for x in batches]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda x: guard(x).regret, batches))
+    for one, known in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, known)
