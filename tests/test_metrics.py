@@ -153,6 +153,13 @@ def test_tnr_curve_is_the_roc_curve_of_scikit_learn_with_its_thresholds(ind: lis
     assert metrics.detection_accuracy(ind, ood) == pytest.approx(50 * (np.mean(best[0]) + np.mean(best[1])))
 
 
+@pytest.mark.parametrize("count", [20, 40, 100])
+def test_threshold_at_tpr_is_the_smallest_that_keeps_enough(count: int) -> None:
+    curve = metrics.tnr_curve(np.arange(count), [0.0])
+    found = [curve.threshold_at_tpr(kept / count) for kept in range(1, count + 1)]
+    assert found == list(range(count))
+
+
 def test_threshold_at_tpr_raises_for_impossible_tpr() -> None:
     with pytest.raises(ValueError, match="tpr is 95"):
         metrics.tnr_curve([1.0], [2.0]).threshold_at_tpr(95)

@@ -43,6 +43,8 @@ __all__ = [
     "tnr_curve",
 ]
 
+_SLACK = 1e-12  # keeps 100 * 0.55 from going up a threshold by rounding
+
 
 @dataclass(frozen=True)
 class Metrics:
@@ -170,7 +172,8 @@ class Curve(NamedTuple):
 
     def threshold_at_tpr(self, tpr: float = 0.95) -> float:
         """Return the smallest threshold that keeps at least a share ``tpr`` of IND."""
-        return float(self.thresholds[np.searchsorted(self.tpr, 100 * _checked_tpr(tpr))])
+        needed = 100 * _checked_tpr(tpr) * (1 - _SLACK)
+        return float(self.thresholds[np.searchsorted(self.tpr, needed)])
 
     def best_threshold(self) -> float:
         """Return the smallest threshold that attains the detection accuracy, the largest (TPR + TNR) / 2."""

@@ -145,6 +145,7 @@ def test_classes_with_too_few_rows_are_named() -> None:
         ({"predictions": [-1] * 100, "n_classes": 3}, "predictions from 0 to 2, got -1"),
         ({"predictions": [3] * 100, "n_classes": 3}, "predictions from 0 to 2, got 3"),
         ({"predictions": [0.5] * 100, "n_classes": 3}, "predictions from 0 to 2, got 0.5"),
+        ({"predictions": [math.nan] * 100, "n_classes": 3}, "predictions from 0 to 2, got nan"),
     ],
 )
 def test_bad_predictions_are_refused(options: dict[str, Any], message: str) -> None:

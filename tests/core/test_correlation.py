@@ -206,6 +206,7 @@ def test_empty_statistics() -> None:
     with pytest.raises(ValueError, match="empty"):
         empty.save("never-written")
     assert repr(Correlation(5)) == "Correlation(n_features=5, count=0, unit_norm=False)"
+    assert repr(Correlation(np.int64(5))) == repr(Correlation(np.array([3, 2]))) == repr(Correlation(5))
     with pytest.raises(ValueError, match="expected rows of 5 features, got 3"):
         Correlation(5).update(ROWS)
 

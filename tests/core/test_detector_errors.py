@@ -181,6 +181,11 @@ def older(detector: Detector, folder: Path, *lacking: str) -> Detector:
     return Detector.load(folder / "older.safetensors")
 
 
+def test_files_from_before_there_were_tasks_are_of_classes(tmp_path: Path) -> None:
+    older(Detector(WEIGHT).fit(TRAIN), tmp_path, "task")
+    assert type(MultiLabelDetector.load(tmp_path / "older.safetensors")) is Detector
+
+
 def test_files_from_before_the_bias_shrank_along_score_as_they_did(tmp_path: Path) -> None:
     """Their length was solved for with the bias as it is."""
     detector = Detector(WEIGHT, np.arange(5.0)).fit(TRAIN)

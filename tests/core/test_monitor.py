@@ -225,6 +225,7 @@ def test_a_monitor_of_nothing_says_so() -> None:
         "Monitor(0 samples: no change noticed: the evidence was 1 at most, and 100 raises an alarm)"
     )
     assert not Monitor(THRESHOLD).update([])
+    assert Monitor(THRESHOLD).periods == ()
 
 
 @pytest.mark.parametrize("source", ["leave-one-out", "not held-out", "repeated"])

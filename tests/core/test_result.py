@@ -85,6 +85,12 @@ def test_what_selects_nothing_is_an_index_error(index: Any) -> None:
         _ = result_of(NEW)[index]
 
 
+@pytest.mark.parametrize("index", [[0, 9], [0, -9], 9, -9])
+def test_an_index_error_names_the_number_that_is_outside(index: Any) -> None:
+    with pytest.raises(IndexError, match=rf"below {len(NEW)}, got {index if isinstance(index, int) else index[1]}$"):
+        _ = result_of(NEW)[index]
+
+
 def test_a_loop_goes_over_the_samples() -> None:
     whole = result_of(NEW)
     assert [float(one.regret[0]) for one in whole] == whole.regret.tolist()

@@ -65,6 +65,22 @@ def test_read_scores_returns_what_was_written(
         np.testing.assert_array_equal(column, table[name][:25])
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_decisions_may_be_written_as_other_programs_do(tmp_path: Path, suffix: str) -> None:
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"id": ["a", "b"], "regret": [0.5, 0.25], "is_ood": [True, False]})
+    path = tmp_path / f"scores{suffix}"
+    (table.to_csv if suffix == ".csv" else table.astype({"is_ood": str}).to_parquet)(path, index=False)
+    assert read_scores(path)["is_ood"].tolist() == [True, False]
+
+
+@pytest.mark.parametrize("decision", ["", "1", "maybe"])
+def test_what_is_no_decision_is_refused(tmp_path: Path, decision: str) -> None:
+    (tmp_path / "scores.csv").write_text(f"id,regret,is_ood\na,0.5,{decision}\n")
+    with pytest.raises(ValueError, match=rf"scores.csv is no table of scores \(is_ood is '{decision}', expected true"):
+        read_scores(tmp_path / "scores.csv")
+
+
 def test_folder_of_tables_is_read_as_one_table(tmp_path: Path, table: dict[str, np.ndarray[Any, Any]]) -> None:
     (tmp_path / "scores").mkdir()
     for number, rows in enumerate((slice(30), slice(30, None))):

@@ -110,7 +110,7 @@ def _temporary_file(final: Path, *, private: bool) -> Iterator[Path]:
         held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
         with suppress(OSError):  # file systems without locks
             _lock(held, wait=True)
-        if not _is_at(path, held):  # taken for a leftover before it was locked
+        if not is_at(path, held):  # taken for a leftover before it was locked
             os.close(held)
             held = -1
     if not _IS_POSIX:
@@ -128,7 +128,7 @@ def _delete_if_abandoned(path: Path) -> None:
     found = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         _lock(found, wait=False)
-        if stat.S_ISREG(os.fstat(found).st_mode) and _is_at(path, found):
+        if stat.S_ISREG(os.fstat(found).st_mode) and is_at(path, found):
             path.unlink()
     finally:
         os.close(found)
@@ -142,7 +142,7 @@ def _lock(descriptor: int, *, wait: bool) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
 
 
-def _is_at(path: Path, descriptor: int) -> bool:
+def is_at(path: Path, descriptor: int) -> bool:
     """Return whether an open file is the one at a path."""
     try:
         return os.path.samestat(path.lstat(), os.fstat(descriptor))

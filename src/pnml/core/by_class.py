@@ -127,7 +127,8 @@ def count_below(held: Array, scores: Array) -> Array:
 
 def check_predictions(predictions: NDArray[Any], n_classes: int) -> None:
     """Raise ``ValueError`` unless all predictions are class numbers."""
-    wrong = (predictions < 0) | (predictions >= n_classes) | (predictions != predictions.astype(np.int64))
+    with np.errstate(invalid="ignore"):  # of what is no number
+        wrong = (predictions < 0) | (predictions >= n_classes) | (predictions != predictions.astype(np.int64))
     if wrong.any():
         raise ValueError(f"expected predictions from 0 to {n_classes - 1}, got {predictions[wrong][0]}")
 

@@ -87,13 +87,14 @@ class Detector(Calibrated):
         arrays, info = load_state(
             path, detector_state.KIND, detector_state.VERSION, digest_since=detector_state.DIGEST_SINCE
         )
+        task = info.get("task", "multiclass")  # which older files do not say
         try:
             check_state(arrays, info)
-            if info.get("task", "multiclass") == cls.task:
+            if task == cls.task:
                 return cls._restored(arrays, info)
         except ValueError as error:
             raise ValueError(f"{path} holds no detector that can be used: {error}: fit the detector again") from error
-        return cls._of_task(info["task"]).load(path)
+        return cls._of_task(task).load(path)
 
     @classmethod
     def _restored(cls, arrays: dict[str, np.ndarray[Any, Any]], info: dict[str, Any]) -> Detector:

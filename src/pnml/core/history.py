@@ -140,9 +140,12 @@ class History:
         return Period(first, last, int(flagged), *sums)
 
     def split(self, sample: int | None) -> tuple[Period, ...]:
-        """Return the periods before and from the window on that holds a sample; one if there is none before."""
+        """Return the periods before and from the window on that holds a sample; one if there is none before.
+
+        Without samples there are none.
+        """
         cut = 0 if sample is None else (sample - 1) // self.window
-        edges = [0, self.length] if cut == 0 else [0, cut, self.length]
+        edges = sorted({0, cut, self.length})
         return tuple(self.period(start, stop) for start, stop in pairwise(edges))
 
     def arrays(self) -> dict[str, NDArray[Any]]:

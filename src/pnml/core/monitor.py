@@ -119,7 +119,7 @@ class Monitor:
     def periods(self) -> tuple[Period, ...]:
         """The stream before and since the change, cut at a window of ``history``; one period without an alarm.
 
-        There is one as well where the stream was changed from its first window on.
+        There is one as well where the stream was changed from its first window on, and none before the first sample.
         """
         return self.history.split(self.since)
 

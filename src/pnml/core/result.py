@@ -181,8 +181,9 @@ class Result:
         if chosen.dtype == bool and len(chosen) != len(self):
             raise IndexError(f"a mask of {len(chosen)} entries does not fit {len(self)} samples")
         numbers = np.flatnonzero(chosen) if chosen.dtype == bool else chosen.astype(np.int64)
-        if len(numbers) and not (-len(self) <= numbers.min() and numbers.max() < len(self)):
-            raise IndexError(f"expected numbers of samples below {len(self)}, got {int(numbers.max())}")
+        outside = numbers[(numbers < -len(self)) | (numbers >= len(self))]
+        if len(outside):
+            raise IndexError(f"expected numbers of samples below {len(self)}, got {int(outside[0])}")
         numbers %= max(1, len(self))
         return self._part(lambda values: namespace(values).take(values, like(values, numbers), axis=0))
 

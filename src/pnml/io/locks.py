@@ -5,14 +5,17 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
+
+from pnml.backend.files import is_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 _NAME = ".lock"
+_TRIES = 1000  # of a folder that others delete at the same time
 
 
 @contextmanager
@@ -36,23 +39,37 @@ def lock_folder(folder: Path) -> Iterator[None]:
     finally:
         path.unlink(missing_ok=True)
         os.close(file)
-        if folder.is_dir() and not any(folder.iterdir()):
+        with suppress(OSError):  # something else is in it, or another run has begun meanwhile
             folder.rmdir()
 
 
 def _take(folder: Path, path: Path) -> int:
     """Return the open file that is locked."""
-    while True:
-        if folder.is_file():
-            raise ValueError(f"{folder} is a file: expected a folder, or nothing yet")
-        folder.mkdir(parents=True, exist_ok=True)
-        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        if not _lock(file):
-            os.close(file)
-            raise ValueError(f"another run writes to {folder}: wait until it ends, or write to another path")
-        if path.exists() and os.path.samestat(os.fstat(file), path.stat()):
+    for left in reversed(range(_TRIES)):
+        try:
+            file = _take_at_once(folder, path)
+        except (FileExistsError, FileNotFoundError):
+            if not left:
+                raise
+            continue  # whoever had locked the folder has deleted it meanwhile
+        if file is not None:
             return file
-        os.close(file)  # whoever had locked the file has deleted it meanwhile
+    raise ValueError(f"other runs begin and end in {folder} all the time: write to another path")
+
+
+def _take_at_once(folder: Path, path: Path) -> int | None:
+    """Return the open file that is locked; None if whoever had locked it has deleted it meanwhile."""
+    if folder.is_file():
+        raise ValueError(f"{folder} is a file: expected a folder, or nothing yet")
+    folder.mkdir(parents=True, exist_ok=True)
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    if not _lock(file):
+        os.close(file)
+        raise ValueError(f"another run writes to {folder}: wait until it ends, or write to another path")
+    if is_at(path, file):
+        return file
+    os.close(file)
+    return None
 
 
 def _lock(file: int) -> bool:

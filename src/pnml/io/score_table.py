@@ -57,7 +57,17 @@ def _kind(name: str) -> Any:
 
 
 def _column(values: list[Any], kind: Any) -> NDArray[Any]:
-    return as_texts(values) if kind is object else np.asarray(values, dtype=kind)
+    if kind is object:
+        return as_texts(values)
+    return np.asarray([_decision(value) for value in values] if kind is np.bool_ else values, dtype=kind)
+
+
+def _decision(value: Any) -> bool:
+    """Return a decision that is stored as such, or as text, also as pandas writes it."""
+    text = str(value).lower()
+    if text not in {"true", "false"}:
+        raise ValueError(f"is_ood is {value!r}, expected true or false")
+    return text == "true"
 
 
 def _read_csv(path: Path) -> dict[str, list[Any]]:
@@ -66,8 +76,6 @@ def _read_csv(path: Path) -> dict[str, list[Any]]:
     if any(len(row) != len(names) for row in rows):
         raise ValueError(f"{path} has rows of different lengths: write it again")
     columns: dict[str, list[Any]] = {name: [row[number] for row in rows] for number, name in enumerate(names)}
-    if "is_ood" in columns:
-        columns["is_ood"] = [value == "true" for value in columns["is_ood"]]
     return columns
 
 
