@@ -93,13 +93,9 @@ def measure(engine: str, folder: Path, options: argparse.Namespace) -> dict[str,
     scored = str(scores_of(engine, folder))
     score = run(["score", str(folder / "plain.safetensors"), *inputs, "--out", scored, *spread], threads)
     read = rows * features * 4
-    for part, flops in (
-        (fit, features * (features + 1)),
-        (score, 9 / 8 * features**2 + 2 * features * options.classes),
-    ):
+    for part in (fit, score):
         part["rows_per_second"] = round(rows / part["seconds"])
         part["gigabytes_per_second"] = round(read / part["seconds"] / 1e9, 3)
-        part["gigaflops"] = round(rows * flops / part["seconds"] / 1e9, 1)
     return {"fit": fit, "score": score}
 
 
@@ -185,15 +181,15 @@ def as_markdown(record: dict[str, Any]) -> list[str]:
         f"{record['what']}; {where['cpu']}, {where['cores']} cores, {where['memory_bytes'] / 2**30:.0f} GiB of memory,",
         f"{record['date']}, commit {(record['commit'] or 'unknown')[:12]}, load {where['load_before']:.1f} before.",
         "",
-        "| command | engine | seconds | rows/s | GB/s read | GFLOP/s | peak memory |",
-        "|---|---|---:|---:|---:|---:|---:|",
+        "| command | engine | seconds | rows/s | GB/s read | peak memory |",
+        "|---|---|---:|---:|---:|---:|",
     ]
     for engine, parts in record["engines"].items():
         for command, part in parts.items():
             memory = part["peak_rss"] if engine == "plain" else part["peak_of_all_processes"]
             lines.append(
                 f"| `pnml {command}` | {engine} | {part['seconds']:,.0f} | {part['rows_per_second']:,} "
-                f"| {part['gigabytes_per_second']:.2f} | {part['gigaflops']:.1f} | {memory / 1e9:.2f} GB |"
+                f"| {part['gigabytes_per_second']:.2f} | {memory / 1e9:.2f} GB |"
             )
     if found := record["agreement"]:
         equal = "equal bit for bit" if found["scores_equal_bit_for_bit"] else "not all equal"
