@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.metrics import roc_auc_score
 
 from pnml.bench import model_under_test, record, runner, zoo
 from pnml.bench.data import ImageSet, load
+from pnml.bench.memory import Memory
 from pnml.bench.methods import GROUPS, View
 from pnml.bench.options import Options
 from pnml.bench.protocol import Cell, paper_plan, plan
@@ -20,7 +22,7 @@ from pnml.bench.store import load_study
 from pnml.core.detector import FewRowsWarning
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from torch import Tensor
@@ -48,6 +50,29 @@ def naive_regret(embeddings: np.ndarray, train: np.ndarray, head: torch.nn.Linea
     outside = np.linalg.norm(unit - unit @ inverse @ correlation, axis=1) > 1e-5
     t = np.where(outside, 1.0, h / (1 + h))[:, None]
     return np.asarray(np.log((p / (p + p**t * (1 - p))).sum(axis=1)))
+
+
+def test_memory_is_that_of_fitting_the_very_variant(small_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    peaks = iter([100, 200])  # of fitting the oracle, then ODIN without it; both are fitted once for two sets
+
+    @contextmanager
+    def fitted(_device: torch.device) -> Iterator[Memory]:
+        yield Memory(peak=next(peaks), kept=0)
+
+    @contextmanager
+    def scored(_device: torch.device) -> Iterator[Memory]:
+        yield Memory(peak=0, kept=0)
+
+    monkeypatch.setattr(model_under_test, "watched_memory", fitted)
+    monkeypatch.setattr(record, "watched_memory", scored)
+    results = run(cells("svhn,uniform", "odin"), Options(out=small_world, oracle=True)).results
+    found = [(result.ood, result.study, result.memory_bytes) for result in results]
+    assert found == [
+        ("svhn", "paper-oracle", 100),
+        ("svhn", "paper", 200),
+        ("uniform", "paper-oracle", 100),
+        ("uniform", "paper", 200),
+    ]
 
 
 def test_numbers_are_those_of_an_explicit_computation(small_world: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -27,6 +27,14 @@ if TYPE_CHECKING:
     from pnml.bench.options import Options, Variant
 
 
+class FittedMethod(NamedTuple):
+    """A method, and the seconds and the memory that fitting it took."""
+
+    method: Method
+    seconds: dict[str, float]
+    memory: Memory
+
+
 class ModelUnderTest:
     """One network with its in-distribution sets, its fitted detector and its fitted methods.
 
@@ -37,9 +45,6 @@ class ModelUnderTest:
         options: how to run.
         cache: loads the image sets.
         with_features: whether methods will need features of earlier layers, to be computed along with the embeddings.
-
-    Attributes:
-        memory: what fitting each method took.
 
     Raises:
         DataNotFoundError: the set is absent.
@@ -72,8 +77,7 @@ class ModelUnderTest:
         self.clock = Clock(options.torch_device)
         self._with_features = with_features
         self._is_fitted = False
-        self._methods: dict[tuple[str, bool], tuple[Method, dict[str, float]]] = {}
-        self.memory: dict[str, Memory] = {}
+        self._methods: dict[tuple[str, bool], FittedMethod] = {}
         self.seconds: dict[str, float] = {}
 
     def fit(self) -> ModelUnderTest:
@@ -108,19 +112,19 @@ class ModelUnderTest:
         with self.clock("load"):
             return [self._view(self.cache.load(ood, seed=seed, size=size)) for seed in seeds]
 
-    def method(self, name: str, variant: Variant) -> tuple[Method, dict[str, float]]:
-        """Return a method, fitted when it is first asked for, and the seconds that took."""
+    def method(self, name: str, variant: Variant) -> FittedMethod:
+        """Return a method, fitted when it is first asked for."""
         key = name, variant.oracle
         if key not in self._methods:
             made = Odin(oracle=True) if variant.oracle else self.options.methods[name]()
             watched = watched_memory(self.device_of(made))
-            with watched as self.memory[name], self.clock.lap() as seconds, self.clock("method_fit"):
+            with watched as memory, self.clock.lap() as seconds, self.clock("method_fit"):
                 made.fit(self.train)
-            self._methods[key] = made, seconds
-        method, seconds = self._methods[key]
-        if method.composes:
-            method.combine(self.published_detector if variant.published else self.detector)
-        return method, seconds
+            self._methods[key] = FittedMethod(made, seconds, memory)
+        fitted = self._methods[key]
+        if fitted.method.composes:
+            fitted.method.combine(self.published_detector if variant.published else self.detector)
+        return fitted
 
     @cached_property
     def published_detector(self) -> PublishedDetector:

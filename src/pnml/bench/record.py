@@ -43,7 +43,7 @@ def measure(
     Raises:
         MethodFailedError: the method cannot be fitted, or gives no usable scores.
     """
-    method, fitting = model.method(cell.method, variant)
+    method, fitting, fitting_memory = model.method(cell.method, variant)
     found: list[Scores] = []
     chosen: list[dict[str, Any]] = []
     memory: list[Memory] = []
@@ -55,7 +55,7 @@ def measure(
     for part in (shared, fitting, own):
         for stage, passed in part.items():
             seconds[stage] = seconds.get(stage, 0.0) + passed
-    peaks = [model.memory[cell.method].then(scoring) for scoring in memory]
+    peaks = [fitting_memory.then(scoring) for scoring in memory]
     result = Result(
         **_identity(cell, variant, model.options, run),
         scores=_mean(found),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from itertools import accumulate
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,7 +69,7 @@ class Correlation:
     def __init__(
         self, n_features: int | Sequence[int] | None = None, *, unit_norm: bool = False, n_classes: int = 0
     ) -> None:
-        widths = [n_features] if isinstance(n_features, Integral) else n_features
+        widths = [n_features] if isinstance(n_features, (int, np.integer)) else n_features
         self.widths = None if widths is None else tuple(map(int, widths))
         self.unit_norm = unit_norm
         self.n_classes = n_classes

@@ -44,7 +44,7 @@ def comparisons(model: str, ind: str, ood: Sequence[str], method: str, options: 
     with full_precision():
         model_under_test = _model(cells[0], options, cache)
         views = [model_under_test.load(cell.ood)[0] for cell in cells]  # what is absent is missed before the long work
-        fitted, _ = model_under_test.fit().method(method, Variant())
+        fitted = model_under_test.fit().method(method, Variant()).method
         return [_comparison(cell, fitted, model_under_test.ind, view) for cell, view in zip(cells, views, strict=True)]
 
 
