@@ -206,7 +206,8 @@ def test_empty_statistics() -> None:
     with pytest.raises(ValueError, match="empty"):
         empty.save("never-written")
     assert repr(Correlation(5)) == "Correlation(n_features=5, count=0, unit_norm=False)"
-    assert repr(Correlation(np.int64(5))) == repr(Correlation(np.array([3, 2]))) == repr(Correlation(5))
+    of_numpy: list[Any] = [np.int64(5), np.array([3, 2])]
+    assert {repr(Correlation(width)) for width in of_numpy} == {repr(Correlation(5))}
     with pytest.raises(ValueError, match="expected rows of 5 features, got 3"):
         Correlation(5).update(ROWS)
 

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import sklearn
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -65,6 +67,17 @@ def test_weighted_quantiles_equal_those_of_repeated_values() -> None:
         values, weights = rng.normal(size=40), rng.integers(0, 5, size=40)
         assert weighted_quantile(values, share, weights) == pytest.approx(np.quantile(values.repeat(weights), share))
     assert weighted_quantile(values, 0.5, np.full(40, 1e-3)) == values.min()  # less than one row in all
+
+
+@given(
+    st.lists(st.floats(0, 3), min_size=1, max_size=20).filter(any),
+    st.floats(0, 1),
+)
+def test_weighted_quantiles_lie_among_the_values_whatever_the_weights(weights: list[float], share: float) -> None:
+    values = np.arange(len(weights), dtype=np.float64)
+    found = weighted_quantile(values, share, np.array(weights))
+    counted = values[np.array(weights) > 0]
+    assert counted.min() <= found <= counted.max()
 
 
 def test_weights_reach_a_pipeline_with_metadata_routing() -> None:

@@ -241,3 +241,16 @@ def test_inference_mode_is_not_in_the_way() -> None:
     with torch.inference_mode():
         found: Tensor = guard(rows(5)).regret
     assert torch.equal(found, guard(rows(5)).regret)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_loaded_guard_still_knows_its_last_layer_after_a_fit_that_failed(*, fails: bool, tmp_path: Path) -> None:
+    model = mlp()
+    pnml.guard(model).fit([rows(100)], progress=False).save(tmp_path / "detector.safetensors")
+    guard = pnml.guard(model).load(tmp_path / "detector.safetensors")
+    if fails:
+        with pytest.raises(ValueError, match="no samples"):
+            guard.fit([], progress=False)
+    load_checkpoint(model)
+    with pytest.raises(ValueError, match="was fitted for another last layer"):
+        guard(rows(10))

@@ -144,3 +144,20 @@ def test_pixels_after_an_activation_are_refused() -> None:
     squeezed = nn.Sequential(nn.Conv2d(3, CLASSES, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
     with pytest.raises(HeadNotFoundError, match=WAY_OUT):
         find_head(squeezed, (images(4),))
+
+
+def test_too_little_memory_to_probe_a_layer_is_no_reason_to_refuse_it() -> None:
+    class Large(nn.Module):
+        """A head that is no nn.Linear, and runs out of memory for more than a batch."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(CLASSES, FEATURES))
+
+        def forward(self, x: Tensor) -> Tensor:
+            if torch.equal(x, torch.eye(FEATURES)):
+                raise torch.OutOfMemoryError("too many unit vectors")
+            return x @ self.weight.T
+
+    with pytest.raises(torch.OutOfMemoryError, match="too many unit vectors"):
+        find_head(nn.Sequential(body(), Large()), (rows(20),))

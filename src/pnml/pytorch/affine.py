@@ -109,6 +109,8 @@ def _probe(layer: nn.Module, like: Tensor) -> Affine | None:
         for part in torch.split(torch.eye(like.shape[1], dtype=like.dtype, device=like.device), _PROBES):
             ahead.append(layer(part).cpu().double())
             back.append(layer(-part).cpu().double())
+    except torch.OutOfMemoryError:
+        raise
     except Exception:  # noqa: BLE001 - whatever a layer raises that does not take plain rows
         return None
     if ahead[0].ndim != 2:

@@ -139,14 +139,14 @@ class Guard(GuardedModel):
                 and all end with the same detector.
             progress: show a progress bar on stderr.
         """
-        before, self.found_layers, self._is_loaded = self.found_layers, None, False
+        before, self.found_layers, self._is_loaded = (self.found_layers, self._is_loaded), None, False
         try:
             training = TrainingPass(self)
             self._each_batch(loader, training.add, "fit", progress=progress)
             self.detector = training.finish()
             self.detector.model_fingerprint = self._weights.keep(self.model)
         except BaseException:
-            self.found_layers = before
+            self.found_layers, self._is_loaded = before
             raise
         return self
 

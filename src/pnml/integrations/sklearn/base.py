@@ -54,7 +54,7 @@ class RegretEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
                 if hasattr(self.estimator_, name):
                     setattr(self, name, getattr(self.estimator_, name))
         else:
-            rows = validate_data(self, X, accept_sparse="csr", dtype=FLOATS, ensure_min_samples=1 if y is None else 2)
+            rows = validate_data(self, X, accept_sparse="csr", dtype=FLOATS)
             weights = checked_weights(sample_weight, rows)
             X = X if hasattr(self, "feature_names_in_") else rows  # the estimator learns the names, too
             self.estimator_ = self._fitted_estimator(X, y, weights)

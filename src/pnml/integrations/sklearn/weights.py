@@ -62,5 +62,5 @@ def weighted_quantile(values: Matrix, share: float, weights: Matrix | None) -> f
     ends = np.cumsum(weights[order])
     position = share * max(ends[-1] - 1, 0.0)
     below, above = np.searchsorted(ends, [np.floor(position), np.ceil(position)], side="right")
-    low, high = (float(values[order[min(i, len(order) - 1)]]) for i in (below, above))
+    low, high = (float(values[order[i]]) for i in (below, above))
     return low + (high - low) * float(position % 1)
