@@ -9,6 +9,8 @@ import array_api_compat as compat
 import array_api_compat.numpy as numpy_namespace
 import numpy as np
 
+from pnml.backend.masked import unmasked
+
 Array = Any
 """An array of NumPy, PyTorch, CuPy, JAX or any other library that follows the array API standard."""
 
@@ -19,7 +21,8 @@ def namespace(array: Array) -> Any:
 
 
 def as_array(values: Array) -> Array:
-    """Return ``values`` as they are if they are an array, and as a NumPy array otherwise."""
+    """Return ``values`` as they are if they are an array, and as a NumPy array otherwise; refuse masked entries."""
+    values = unmasked(values)
     return values if isinstance(values, np.ndarray) or compat.is_array_api_obj(values) else np.asarray(values)
 
 
@@ -71,7 +74,11 @@ def is_remote(array: Array) -> bool:
 
 
 def to_numpy(array: Array, dtype: Any = np.float64) -> np.ndarray[Any, Any]:
-    """Copy an array of any library and device into a NumPy array of the given dtype, its own when None."""
+    """Copy an array of any library and device into a NumPy array of the given dtype, its own when None.
+
+    Raise ``ValueError`` for masked entries.
+    """
+    array = unmasked(array)
     if compat.is_torch_array(array):
         array = array.detach().cpu()
         if is_real_floating(array):

@@ -44,14 +44,16 @@ def check_shape(rows: Array, n_features: int | None) -> Array:
     """Return ``rows`` as a floating-point array of shape (n, n_features), without checking its values."""
     rows = as_array(rows)
     if rows.ndim != 2:
-        raise ValueError(f"expected a 2-D batch of shape (rows, features), got shape {tuple(rows.shape)}")
+        column = ": np.stack(x) joins a column of vectors" if rows.ndim == 1 and rows.dtype == object else ""
+        raise ValueError(f"expected a 2-D batch of shape (rows, features), got shape {tuple(rows.shape)}{column}")
     if n_features is not None and rows.shape[1] != n_features:
         raise ValueError(f"expected rows of {n_features} features, got {rows.shape[1]}")
     if is_real_floating(rows):
         return rows
     xp = namespace(rows)
     if not xp.isdtype(rows.dtype, ("real floating", "integral", "bool")):
-        raise ValueError(f"expected rows of real numbers, got {rows.dtype}")
+        frame = ": of a data frame, choose the columns of numbers, frame[names].to_numpy(float)"
+        raise ValueError(f"expected rows of real numbers, got {rows.dtype}{frame if rows.dtype == object else ''}")
     return xp.astype(rows, wide_dtype(rows))
 
 

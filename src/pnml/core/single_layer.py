@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from pnml.backend.arrays import to_numpy
 from pnml.backend.rows import check_rows
 from pnml.core import theorem
 from pnml.core.correlation import Correlation
@@ -43,10 +44,10 @@ class SingleLayer:
 
     def fit(self, rows: Any, labels: Any) -> SingleLayer:
         """Fit θ to rows (N, M) and integer labels (N,) in 0…C−1."""
-        self._rows = check_rows(np.asarray(rows, dtype=np.float64), None)
+        self._rows = check_rows(to_numpy(rows), None)
         if len(self._rows) == 0:
             raise ValueError("expected at least one row to fit, got none")
-        labels = np.asarray(labels)
+        labels = to_numpy(labels, None)
         if labels.shape != (len(self._rows),) or not np.issubdtype(labels.dtype, np.integer) or (labels < 0).any():
             raise ValueError(
                 f"expected {len(self._rows)} integer labels from 0, got shape {labels.shape} of {labels.dtype}"
@@ -67,7 +68,7 @@ class SingleLayer:
 
     def update(self, x: Any, label: int) -> SingleLayer:
         """Add one labelled row by the recursive rule of equation 9, without refitting."""
-        x = check_rows(np.asarray(x, dtype=np.float64)[None], self._rows.shape[1])[0]
+        x = check_rows(to_numpy(x)[None], self._rows.shape[1])[0]
         target = self.inverse_softmax(label)
         self.theta = self.theta + np.outer(self.subspace.gain(x), target - x @ self.theta)
         self._rows, self._targets = np.vstack([self._rows, x]), np.vstack([self._targets, target])
@@ -79,7 +80,7 @@ class SingleLayer:
 
     def predict_log_proba(self, x: Any) -> Matrix:
         """Return the ERM log-probabilities of rows (n, M), shape (n, C)."""
-        logits = check_rows(np.asarray(x, dtype=np.float64), self.theta.shape[0]) @ self.theta
+        logits = check_rows(to_numpy(x), self.theta.shape[0]) @ self.theta
         return np.asarray(logits - np.logaddexp.reduce(logits, axis=1, keepdims=True))
 
     def predict_proba(self, x: Any) -> Matrix:
@@ -88,11 +89,11 @@ class SingleLayer:
 
     def regret(self, x: Any) -> Matrix:
         """Return the closed-form pNML regret in nats of rows (n, M), shape (n,)."""
-        return np.asarray(theorem.regret(self.predict_log_proba(x), self.subspace.xtg(np.asarray(x)), log=True))
+        return np.asarray(theorem.regret(self.predict_log_proba(x), self.subspace.xtg(to_numpy(x)), log=True))
 
     def genie(self, x: Any) -> Matrix:
         """Return the closed-form genie of rows (n, M), shape (n, C)."""
-        return np.asarray(theorem.genie(self.predict_log_proba(x), self.subspace.xtg(np.asarray(x)), log=True))
+        return np.asarray(theorem.genie(self.predict_log_proba(x), self.subspace.xtg(to_numpy(x)), log=True))
 
     def refit_genie(self, x: Any) -> Matrix:
         """Return the genie of one row (M,) the long way: refit once per label with the row added, shape (C,).
@@ -100,7 +101,7 @@ class SingleLayer:
         As in the proof of Lemma 1, the assumed label's own weights are refitted to the target ln Σ_j exp(θ_jᵀx), which
         is the inverse softmax of probability one, and the other classes keep theirs.
         """
-        x = check_rows(np.asarray(x, dtype=np.float64)[None], self._rows.shape[1])[0]
+        x = check_rows(to_numpy(x)[None], self._rows.shape[1])[0]
         logits = x @ self.theta
         certain = np.logaddexp.reduce(logits)
         pseudo_inverse = np.linalg.pinv(np.vstack([self._rows, x]))

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import array_api_compat as compat
 import numpy as np
 
-from pnml.backend.arrays import Array, DeviceConstants, is_remote, like, namespace, precision, to_compute, working_dtype
+from pnml.backend.arrays import Array, DeviceConstants, is_remote, like, namespace, precision, to_compute, to_numpy, working_dtype
 from pnml.backend.rows import by_chunk, check_rows, squares, wide_dtype
 from pnml.backend.threads import one_thread
 
@@ -162,7 +162,7 @@ class Subspace:
 
     def gain(self, x: Array) -> np.ndarray[Any, Any]:
         """Return g of equation 9 for one row of shape (M,): how a refit with that row moves the weights."""
-        row = check_rows(np.asarray(x, dtype=np.float64)[None], self.n_features)[0]
+        row = check_rows(to_numpy(x)[None], self.n_features)[0]
         (h,) = leverage(row[None], self.whitening, self.null_space, self.outside_limits(_EPS))
         if h == math.inf:
             beyond = self.null_space.T @ row

@@ -67,6 +67,8 @@ def _advice(args: tuple[Any, ...], kwargs: dict[str, Any], fitted_ndim: int | No
 def _advice_for(given: Any) -> str | None:
     """Return what to pass instead of an argument that is no tensor."""
     kind = type(given).__name__
+    if hasattr(given, "convert") and hasattr(given, "mode"):  # an image of Pillow, whose pixels are not yet an input
+        return f"a {kind}: pass a batch of tensors, each prepared as the images of the fit, guard(x[None]) for one"
     if hasattr(given, "__array__"):
         return f"a {kind}: pass tensors, x = {AS_TENSOR}"
     if isinstance(given, (DataLoader, Dataset)):

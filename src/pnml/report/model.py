@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from pnml.backend.arrays import to_numpy
 from pnml.report.checks import (
     check_finite,
     check_images,
@@ -75,7 +76,7 @@ class ScoredSet:
         for column, dtype in _DTYPES.items():
             value = getattr(self, column)
             if value is not None:
-                object.__setattr__(self, column, np.asarray(value, dtype=dtype))
+                object.__setattr__(self, column, to_numpy(value, dtype))
         if self.regret.ndim != 1 or self.regret.size == 0:
             raise ValueError(
                 f"the regret of {self.name!r} has shape {self.regret.shape}: expected shape (n,) with n > 0"

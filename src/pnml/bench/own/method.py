@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
+from pnml.backend.masked import unmasked
 from pnml.bench.methods import ALL_METHODS, GROUPS
 from pnml.bench.methods.protocol import Method, MethodFailedError
 from pnml.bench.own.names import name_of_code
@@ -53,7 +54,7 @@ class OwnMethod(Method):
         """Return the scores of every sample, shape (n,), in float64 on the CPU."""
         returned = self._call("score", self._own.score, view)
         try:
-            scores = torch.as_tensor(returned).detach().cpu().double()
+            scores = torch.as_tensor(unmasked(returned)).detach().cpu().double()
         except (TypeError, ValueError, RuntimeError) as error:
             raise self._failed(
                 f"score returned {type(returned).__name__}: expected a tensor or an array of shape ({len(view)},)"

@@ -16,6 +16,7 @@ from sklearn.utils import assert_all_finite, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from pnml.backend.masked import unmasked
 from pnml.core.detector import FewRowsWarning
 from pnml.integrations.sklearn.last_layer import check_probabilities, take_apart, unwrapped
 from pnml.integrations.sklearn.parts import FLOATS, Matrix, ModelParts
@@ -45,6 +46,7 @@ class RegretEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
 
     def _fit_estimator(self, X: Any, y: Any, sample_weight: Any) -> tuple[ModelParts, Any, Matrix | None]:
         """Set ``estimator_`` and return its parts, the rows as it takes them, and the checked weights."""
+        X, y = unmasked(X), unmasked(y)
         if isinstance(unwrapped(self.estimator), Pipeline):
             if hasattr(self, "feature_names_in_"):  # of an earlier fit
                 del self.feature_names_in_
@@ -94,6 +96,7 @@ class RegretEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
     def _rows(self, X: Any) -> Any:
         """Return rows after checking that the estimator is fitted for them; a pipeline checks its own."""
         check_is_fitted(self)
+        X = unmasked(X)  # scikit-learn uses what is below a mask
         if self._parts.transformers:
             return X
         return validate_data(self, X, reset=False, accept_sparse="csr", dtype=FLOATS)

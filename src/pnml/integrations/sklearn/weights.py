@@ -10,6 +10,7 @@ from sklearn import get_config
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import _check_sample_weight, has_fit_parameter
 
+from pnml.backend.masked import unmasked
 from pnml.core.detector import FewRowsWarning
 
 Matrix = np.ndarray[Any, Any]
@@ -19,7 +20,7 @@ def checked_weights(sample_weight: Any, X: Any) -> Matrix | None:
     """Return the weights of rows as an array (N,) of numbers not below 0; None where there are none."""
     if sample_weight is None:
         return None
-    weights = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
+    weights = np.asarray(_check_sample_weight(unmasked(sample_weight), X, dtype=np.float64, ensure_non_negative=True))
     if not weights.any():
         raise ValueError("sample_weight is 0 for every row: expected at least one row of positive weight")
     return weights
