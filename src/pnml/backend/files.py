@@ -38,6 +38,7 @@ def atomic_path(target: str | os.PathLike[str], *, sweep: bool = True) -> Iterat
 
     Raises:
         FileNotFoundError: there is no such folder.
+        PermissionError: no file can be made in it.
         ValueError: the target exists and is no file.
 
     >>> import tempfile
@@ -52,6 +53,7 @@ def atomic_path(target: str | os.PathLike[str], *, sweep: bool = True) -> Iterat
     final = Path(os.path.realpath(target))
     if not final.parent.is_dir():
         raise FileNotFoundError(f"cannot write {target}, there is no folder {final.parent}: mkdir -p {final.parent}")
+    check_writable(final)
     if sweep:
         delete_leftovers(final.parent)
     with _temporary_file(final, private=mode is not None) as partial:
@@ -63,6 +65,22 @@ def atomic_path(target: str | os.PathLike[str], *, sweep: bool = True) -> Iterat
             os.fsync(file.fileno())
         partial.replace(final)
         _flush_folder(final.parent)
+
+
+def check_writable(target: str | os.PathLike[str]) -> None:
+    """Raise ``PermissionError`` if no file can be made where ``target`` is to be written: better now than after hours.
+
+    Its folder need not exist; then the nearest one above it counts.
+
+    >>> check_writable("scores.csv")
+    """
+    folder = Path(os.path.realpath(target)).parent
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    if folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(
+            f"cannot write {target}: the folder {folder} is read-only, or not yours to write to: give a path in another"
+        )
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> Path:

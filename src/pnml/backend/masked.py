@@ -32,9 +32,10 @@ def unmasked(values: Any) -> Any:
         return values
     mask = masked_arrays.getmaskarray(values)
     if count := int(mask.sum()):
+        are = "is" if count == 1 else "are"
         raise ValueError(
-            f"{count:,} of {mask.size:,} entries {'is' if count == 1 else 'are'} masked, the first in {_place(mask)}: a "
-            "masked entry has no value. Leave such samples out, or fill them in: x.filled(value)"
+            f"{count:,} of {mask.size:,} entries {are} masked, the first in {_place(mask)}: a masked entry has no "
+            "value. Leave such samples out, or fill them in: x.filled(value)"
         )
     return values.data
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from pnml.backend.suggest import did_you_mean
 from pnml.bench.data import SETS
 from pnml.bench.methods import ALL_METHODS, GROUPS, Method, Peer
 from pnml.bench.own.names import name_of_file
@@ -138,7 +139,8 @@ def _all_ood(ind: str) -> list[str]:
 
 def _check(what: str, name: str, known: Iterable[str]) -> None:
     if name not in known:
-        raise ValueError(f"no {what} is named {name!r}: choose from {', '.join(known)}")
+        own = ", or a class of your own, mine.py:Detector" if what == "method" else ""
+        raise ValueError(f"no {what} is named {name!r}: choose from {', '.join(known)}{own}{did_you_mean(name, known)}")
 
 
 def _check_ood(cell: Cell) -> None:
@@ -151,7 +153,7 @@ def _check_ood(cell: Cell) -> None:
     if not Path(cell.ood).exists():
         raise ValueError(
             f"no OOD set is named {cell.ood!r} and there is no such path: give a folder of pictures, a parquet file, "
-            f"or some of {', '.join(SETS)}"
+            f"or some of {', '.join(SETS)}{did_you_mean(cell.ood, SETS)}"
         )
     if cell.ood_name in SETS or not cell.ood_name:
         raise ValueError(f"{cell.ood!r} gives its results the name {cell.ood_name!r}: rename it, that one is taken")

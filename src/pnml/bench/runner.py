@@ -27,9 +27,16 @@ if TYPE_CHECKING:
 
 @dataclass
 class Outcome:
-    """The results of every cell in order, one a variant, and the seconds of every stage, each counted once."""
+    """What a run found.
+
+    Attributes:
+        results: of every cell in order, one a variant.
+        finished_before: how many of them an earlier run had measured.
+        seconds: of every stage, each counted once.
+    """
 
     results: list[Result] = field(default_factory=list)
+    finished_before: int = 0
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
 
@@ -54,7 +61,7 @@ def run(cells: Iterable[Cell], options: Options) -> Outcome:
         if options.force or not _is_finished(cell, options, known.get((study, cell.key)))
     }
     waiting = [cell for cell in cells if cell in unfinished]
-    outcome, cache = Outcome(), DatasetCache(options.limit)
+    outcome, cache, measured = Outcome(), DatasetCache(options.limit), set()
     with full_precision():
         for group in _grouped(waiting, lambda cell: (cell.model, cell.ind, options.checkpoint_of(cell))):
             for result in _run_network(group, options, cache, this_run, outcome.seconds):
@@ -63,7 +70,10 @@ def run(cells: Iterable[Cell], options: Options) -> Outcome:
                     continue  # keep the finished result
                 store.append(result)
                 known[key] = result
+                measured.add(key)
     outcome.results = [known[study, cell.key] for cell, study in planned]
+    finished = [result for result in outcome.results if result.scores is not None]
+    outcome.finished_before = sum((result.study, result.key) not in measured for result in finished)
     return outcome
 
 
@@ -124,14 +134,14 @@ def _is_finished(cell: Cell, options: Options, result: Result | None) -> bool:
     if result.checkpoint != options.checkpoint_of(cell):
         raise ValueError(
             f"{options.out} has a result of {result.cell_id} with the checkpoint {result.checkpoint}, not with "
-            f"{options.checkpoint_of(cell)}: give another --out or --study, or --force to replace it"
+            f"{options.checkpoint_of(cell)}: give another --results or --study, or --force to replace it"
         )
     if changed := _changes(result.settings.get("own", {}), options.own_record(cell)):
         if changed <= {"file", "method"}:
             return False  # code is changed to be measured again
         raise ValueError(
             f"{options.out} has a result of {result.cell_id} with another {' and '.join(sorted(changed))}: give "
-            "another --out or --study, or --force to replace it"
+            "another --results or --study, or --force to replace it"
         )
     wants_scores = options.keep_scores and keeps_scores(options.methods[cell.method])
     if wants_scores and not saved_scores_path(result, options.out).exists():

@@ -8,7 +8,7 @@ from pnml.bench.paper import paper_cells
 from pnml.report.labels import label
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pnml.bench.results import Result
 
@@ -68,6 +68,19 @@ def absent(results: Iterable[Result]) -> list[str]:
         f"{model}, {ind} against {', '.join(oods)} with {names}: {reason}"
         for (reason, model, ind, names), oods in against.items()
     ]
+
+
+def counted(results: Sequence[Result], finished_before: int) -> str:
+    """Return how many cells a run has measured, took over from earlier runs, and has not run.
+
+    >>> from pnml.bench.results import Result
+    >>> counted([Result(model="resnet-34", ind="cifar10", ood="isun", method="odin", reason="data absent: iSUN")], 0)
+    '1 cell: 0 run, 1 not run.'
+    """
+    total, measured = len(results), sum(result.scores is not None for result in results)
+    earlier = f" {finished_before} finished before (--force runs them again)," if finished_before else ""
+    cells = "1 cell" if total == 1 else f"{total} cells"
+    return f"{cells}: {measured - finished_before} run,{earlier} {total - measured} not run."
 
 
 def accuracies(results: Iterable[Result]) -> list[str]:

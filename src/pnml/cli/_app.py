@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from pnml.backend.suggest import did_you_mean
 from pnml.cli._errors import Interrupted, Noticed, messages, one_line
 from pnml.cli._json import as_json
 
@@ -115,13 +116,21 @@ def _environment_says_yes() -> bool:
 def _explain(error: Exception, words: Sequence[str]) -> tuple[str, int]:
     """Return an error as text, and the exit code."""
     if isinstance(error, _UsageError):
-        message = error.format_message().replace("Value error, ", "")  # type: ignore[attr-defined]
+        message = error.format_message().replace("Value error, ", "") + _nearest_command(error)  # type: ignore[attr-defined]
         given = _given_value(error, words)
         is_named = given is None or given in message or repr(given) in message
         return message if is_named else f"{message}, got {given!r}", USAGE
     if isinstance(error, Interrupted):
         return f"interrupted: {error}", INTERRUPTED
     return one_line(error, _files(words)), REFUSED
+
+
+def _nearest_command(error: Exception) -> str:
+    """Return the command that was probably meant, where there is none of a name and the library does not say so."""
+    text, commands = str(error), getattr(getattr(getattr(error, "ctx", None), "command", None), "commands", {})
+    if not commands or not text.startswith("No such command") or "Did you mean" in text:
+        return ""
+    return did_you_mean(text.partition("'")[2].partition("'")[0], commands)
 
 
 def _files(words: Sequence[str]) -> list[str]:

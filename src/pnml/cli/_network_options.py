@@ -31,6 +31,15 @@ CheckpointOption = Annotated[
         dir_okay=False,
     ),
 ]
+NewResultsOption = Annotated[
+    Path,
+    typer.Option(
+        "--results",
+        "--out",
+        help="The folder for the results: rows are added to its `cells.csv`.",
+        file_okay=False,
+    ),
+]
 ResultsOption = Annotated[Path, typer.Option("--results", help="The folder of results written by `pnml bench`.")]
 StudyOption = Annotated[
     str | None,

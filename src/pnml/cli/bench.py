@@ -11,10 +11,11 @@ from rich.console import Console
 from rich.table import Table
 
 from pnml.backend.extras import require
+from pnml.backend.files import check_writable
 from pnml.cli._app import Facts
 from pnml.cli._errors import Refused, if_interrupted
 from pnml.cli._inputs import HEAD_HELP, HEAD_LAYER_HELP, MEAN_HELP, SIZE_HELP, STD_HELP
-from pnml.cli._network_options import CheckpointOption, DeviceOption, LimitOption
+from pnml.cli._network_options import CheckpointOption, DeviceOption, LimitOption, NewResultsOption
 from pnml.cli._own import Given, load_methods
 
 if TYPE_CHECKING:
@@ -65,9 +66,7 @@ def bench(
     ] = "baseline",
     device: DeviceOption = "auto",
     limit: LimitOption = None,
-    out: Annotated[
-        Path, typer.Option(help="The folder for the results: rows are added to its `cells.csv`.", file_okay=False)
-    ] = Path("results"),
+    results: NewResultsOption = Path("results"),
     study: Annotated[
         str | None,
         typer.Option(
@@ -99,7 +98,7 @@ def bench(
     keep_scores: Annotated[
         bool,
         typer.Option(
-            "--keep-scores", help="Keep every sample's scores in the folder `scores` of --out, for `pnml report`."
+            "--keep-scores", help="Keep every sample's scores in the folder `scores` of --results, for `pnml report`."
         ),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Run finished cells again.")] = False,
@@ -145,6 +144,7 @@ def bench(
     pnml,mine.py:Detector`
     """
     require("torch", extra="bench", what="pnml bench")
+    check_writable(results / "cells.csv")
     from pnml.bench.options import Options
     from pnml.bench.own.plan import plan_own
     from pnml.bench.protocol import paper_plan, plan
@@ -161,7 +161,7 @@ def bench(
     own = given.open(limit)
     methods, own_methods = load_methods(method.split(","))
     options = Options(
-        out=out,
+        out=results,
         study=study if study is not None else OWN_STUDY if own is not None else PAPER_STUDY,
         device=device,
         limit=limit,
@@ -181,14 +181,14 @@ def bench(
     else:
         plain = (model or "densenet-bc-100", ind or "cifar10", ood.split(","), methods, own_methods)
         cells = paper_plan() if paper else plan(*plain)
-    with if_interrupted(f"finished cells are kept in {out / 'cells.csv'}; run the same command again to continue"):
+    with if_interrupted(f"finished cells are kept in {results / 'cells.csv'}; run the same command again to continue"):
         outcome = run(cells, options)
     _report(outcome, options)
     facts = _as_facts(outcome, options)
-    if not facts["run"]:
+    if not facts["run"] + facts["finished_before"]:
         why = "; ".join(absent(outcome.results))
         raise Refused(f"nothing was measured: {why}", **facts)
-    typer.echo(f"next, look at them: pnml report {shlex.quote(str(out))} --study {options.full_study}")
+    typer.echo(f"next, look at them: pnml report {shlex.quote(str(results))} --study {options.full_study}")
     return facts
 
 
@@ -203,13 +203,14 @@ def _as_facts(outcome: Outcome, options: Options) -> Facts:
         }
         for result in outcome.results
     ]
-    run = sum(result.scores is not None for result in outcome.results)
+    measured = sum(result.scores is not None for result in outcome.results)
     return {
         "results": options.out / "cells.csv",
         "study": options.full_study,
         "cells": cells,
-        "run": run,
-        "not_run": len(cells) - run,
+        "run": measured - outcome.finished_before,
+        "finished_before": outcome.finished_before,
+        "not_run": len(cells) - measured,
         "seconds": outcome.seconds,
     }
 
@@ -217,7 +218,7 @@ def _as_facts(outcome: Outcome, options: Options) -> Facts:
 def _report(outcome: Outcome, options: Options) -> None:
     from pnml.bench import leaderboard
     from pnml.bench.methods import METHODS
-    from pnml.bench.summary import COLUMNS, NONE, absent, accuracies, notes, reversed_scores, summary, timing
+    from pnml.bench.summary import COLUMNS, NONE, absent, accuracies, counted, notes, reversed_scores, summary, timing
 
     console = Console()
     tables = summary(outcome.results)
@@ -233,11 +234,10 @@ def _report(outcome: Outcome, options: Options) -> None:
     said = accuracies(outcome.results) + notes(outcome.results)
     said += reversed_scores(outcome.results, options.own_methods)
     lines_of_text = [f"note: {note}" for note in said]
-    run, total = sum(map(len, tables.values())), len(outcome.results)
-    lines_of_text += [f"not run: {reason}" for reason in absent(outcome.results) if run]
+    lines_of_text += [f"not run: {reason}" for reason in absent(outcome.results) if tables]
     studies = dict.fromkeys(result.study for result in outcome.results)
-    counted = f"{total} cell{'' if total == 1 else 's'}: {run} run, {total - run} not run."
-    lines_of_text.append(f"{counted} Results in {options.out / 'cells.csv'}, study {', '.join(studies)}.")
+    run = counted(outcome.results, outcome.finished_before)
+    lines_of_text.append(f"{run} Results in {options.out / 'cells.csv'}, study {', '.join(studies)}.")
     if outcome.seconds:
         lines_of_text.append(timing(outcome.seconds))
     for text in lines_of_text:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from pnml.backend.files import check_writable
 from pnml.cli import _inputs as options
 from pnml.cli._app import Facts
 from pnml.cli._words import advise, describe_classes, describe_threshold, threshold_facts
@@ -20,7 +21,8 @@ def calibrate(
     model: options.ModelOption = None,
     weights: options.WeightsOption = None,
     false_alarm_rate: Annotated[
-        float, typer.Option(help="The share of in-distribution samples that may be flagged, between 0 and 1.")
+        float,
+        typer.Option(help="The share of in-distribution samples that may be flagged, between 0 and 1: 0.01 is 1%."),
     ] = 0.05,
     leave_one_out: Annotated[
         bool,
@@ -54,7 +56,10 @@ def calibrate(
     Example: `pnml calibrate detector.safetensors --embeddings held_out.npy --by prediction`
     """
     if not 0 < false_alarm_rate < 1:
-        raise typer.BadParameter(f"{false_alarm_rate} does not lie between 0 and 1", param_hint="--false-alarm-rate")
+        raise typer.BadParameter(
+            f"{false_alarm_rate} does not lie between 0 and 1; 1% is 0.01", param_hint="--false-alarm-rate"
+        )
+    check_writable(detector)
     inputs = options.Inputs(embeddings, images, model, weights, size, mean, std, batch_size, strict, column)
     samples, fitted = inputs.open_with_detector(detector, check_model=check_model)
     threshold, skipped = local.calibrate(

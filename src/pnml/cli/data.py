@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.progress import track
 
+from pnml.backend.suggest import did_you_mean
 from pnml.bench.data.check import Check, check
 from pnml.bench.data.fetch import fetch
 from pnml.bench.data.registry import SETS
@@ -137,7 +138,8 @@ def _fetch_one(source: Source) -> Facts:
 def _sources(names: list[str]) -> list[Source]:
     unknown = [name for name in names if name not in SETS]
     if unknown:
-        raise typer.BadParameter(f"unknown image set {unknown[0]!r}: expected one of {', '.join(SETS)}")
+        expected = f"expected one of {', '.join(SETS)}{did_you_mean(unknown[0], SETS)}"
+        raise typer.BadParameter(f"unknown image set {unknown[0]!r}: {expected}")
     return [SETS[name] for name in names]
 
 

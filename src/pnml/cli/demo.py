@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from pnml.backend.extras import require
+from pnml.backend.files import check_writable
 from pnml.cli._app import Facts
 from pnml.cli._words import threshold_facts
 
@@ -23,13 +24,14 @@ def demo(
 
     Example: `pnml demo`
 
-    Example: `pnml demo --out results`
+    Example: `pnml demo --out first-look`
     """
     for module in ("torch", "PIL", "sklearn"):
         require(module, extra="torch,sklearn", what="pnml demo")
     from pnml.demo import as_report, as_table, compare, run, text
     from pnml.report import write_report
 
+    check_writable(out / "report.html")
     result = run()
     comparison = compare(result)
     typer.echo(text.introduction(result))

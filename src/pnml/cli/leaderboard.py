@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,6 +32,11 @@ def leaderboard(
 
     Example: `pnml leaderboard --study peers-2026-11 --out docs/tables/leaderboard.md`
     """
+    if out is not None and out.is_dir():
+        raise typer.BadParameter(
+            f"{out} is a folder, and a file is written: --results {shlex.quote(str(out))} names a folder of results",
+            param_hint="--out",
+        )
     records = load_chosen(results, study)
     boards = boards_of(records)
     if not boards:

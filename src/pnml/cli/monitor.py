@@ -18,6 +18,7 @@ from pnml.io.outputs import check_output
 from pnml.io.scores import layer_labels
 from pnml.io.texts import read_class_names
 from pnml.io.watched import take_in
+from pnml.report.checks import check_class_names
 from pnml.report.monitored import write_monitor
 from pnml.report.stream_tables import excess_by_class
 
@@ -81,6 +82,7 @@ def monitor(
         if state is not None:
             stack.enter_context(lock_folder(state.with_name(f"{state.name}.lock")))
         watching = _opened(detector, state, alpha)
+        check_class_names(names, watching.threshold.n_classes, f"the calibration of {detector or state}")
         rows = _take_in_all(watching, scores)
         page = write_monitor(watching, out, title=title or "Monitor", facts=_run(scores, rows), class_names=names)
         if state is not None:
@@ -138,7 +140,7 @@ def _describe(watching: Monitor, rows: int, class_names: list[str]) -> list[str]
     lines.append(f"alarm at sample {watching.alarm_at:,}; false alarms, ever: probability {watching.alpha:g} at most")
     lines.append(f"{seen}, {f'{earlier[0].share:.1%} before' if earlier else f'{rate:.4g}% expected'}")
     if drivers := _drivers(watching):
-        named = (class_names[number] if number < len(class_names) else str(number) for number in drivers)
+        named = (class_names[number] if class_names else str(number) for number in drivers)
         lines.append(f"flagged above expectation most: class {', '.join(named)}")
     return lines
 

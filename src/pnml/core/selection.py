@@ -33,8 +33,10 @@ def select(p_values: Array, fdr: float = 0.1) -> Array:
         raise ValueError(f"fdr must lie between 0 and 1, got {fdr}")
     if p_values is None:
         raise ValueError("there are no p-values before a threshold is set: call calibrate(...) first")
-    if hasattr(p_values, "p_value"):
-        raise ValueError(f"expected p-values, got a {type(p_values).__name__}: pass its p_value, select(result.p_value)")
+    if hasattr(type(p_values), "p_value"):  # not of the object itself, which would compute it
+        raise ValueError(
+            f"expected p-values, got a {type(p_values).__name__}: pass its p_value, select(result.p_value)"
+        )
     given = as_array(p_values)
     found = to_numpy(given)
     if found.ndim != 1:

@@ -24,7 +24,17 @@ from typing import TYPE_CHECKING, Any
 import array_api_compat as compat
 import numpy as np
 
-from pnml.backend.arrays import Array, DeviceConstants, is_remote, like, namespace, precision, to_compute, to_numpy, working_dtype
+from pnml.backend.arrays import (
+    Array,
+    DeviceConstants,
+    is_remote,
+    like,
+    namespace,
+    precision,
+    to_compute,
+    to_numpy,
+    working_dtype,
+)
 from pnml.backend.rows import by_chunk, check_rows, squares, wide_dtype
 from pnml.backend.threads import one_thread
 

@@ -53,6 +53,8 @@ def _open_folder(folder: Path) -> RowReader:
 
 def _open_parquet(path: PathOrUri) -> RowReader:
     if isinstance(path, Path) and path.suffix != ".parquet":
+        if path.suffix.lower() in SUFFIXES:
+            raise ValueError(f"{path} is one image: expected a folder of images, or a .parquet file")
         raise ValueError(f"{path} is neither a folder of images nor a .parquet file")
     files = open_parquet(path)
     column, _ = image_columns(path, files.schema)

@@ -9,7 +9,7 @@ from safetensors import SafetensorError
 
 from pnml.backend.extras import require
 from pnml.io.code import load_code
-from pnml.io.pickles import refuse_pickle
+from pnml.io.pickles import SUFFIXES, WHOLE_MODEL, refuse_pickle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +51,11 @@ def load_model(spec: str, weights: Path | None) -> tuple[nn.Module, Transform | 
 def _call_factory(spec: str) -> Any:
     import torch
 
+    if spec.lower().endswith(SUFFIXES):
+        raise ValueError(
+            f"--model {spec!r} is a file of torch.save, and expected is a function that returns the model, as "
+            f"mine.py:create. If the file holds a whole model, {WHOLE_MODEL.format(path=spec)}"
+        )
     factory = load_code(spec, "--model", "function", "create").value
     if needed := _needed_arguments(factory):
         raise ValueError(
@@ -78,7 +83,11 @@ def _needed_arguments(factory: Callable[..., Any]) -> list[str]:
 def _load_weights(model: nn.Module, path: Path) -> None:
     from safetensors.torch import load_model as load_into
 
-    refuse_pickle(path, "tensors")
+    try:
+        refuse_pickle(path, "tensors")
+    except ValueError as error:
+        whole = WHOLE_MODEL.format(path=str(path))
+        raise ValueError(f"{error}\nIf it holds a whole model, leave --weights out and {whole}") from None
     try:
         missing, unexpected = load_into(model, path, strict=False)
     except SafetensorError as error:

@@ -1,4 +1,4 @@
-"""Refuse to write over what is read."""
+"""Refuse to write over what is read, and where nothing can be written, before any work is done."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pnml.backend.files import check_writable
 from pnml.io.images import SUFFIXES
 from pnml.io.paths import PathOrUri, resolve
 
@@ -16,10 +17,10 @@ _READ = {".parquet", ".json", ".npz", *SUFFIXES}  # what commands read from fold
 
 
 def check_output(out: PathOrUri, *inputs: PathOrUri | None, is_folder: bool = False) -> None:
-    """Raise ``ValueError`` if writing to ``out`` would change an input.
+    """Raise ``ValueError`` if writing to ``out`` would change an input, ``PermissionError`` if it cannot be written.
 
-    That is so if both are the same file, by whatever name, symbolic or hard link, if ``out`` is one of the files that
-    are read from a folder, or would be a new parquet among them, and if one folder is inside the other.
+    An input would be changed if both are the same file, by whatever name, symbolic or hard link, if ``out`` is one of
+    the files that are read from a folder, or would be a new parquet among them, and if one folder is inside the other.
 
     Args:
         out: the file or folder to write.
@@ -35,6 +36,8 @@ def check_output(out: PathOrUri, *inputs: PathOrUri | None, is_folder: bool = Fa
     for source in inputs:
         if source is not None and _would_change(out, source, is_folder=is_folder):
             raise ValueError(f"{out} would be written over {source}, which is read: write to another path")
+    if (local := _local(out)) is not None:
+        check_writable(local / "file" if is_folder else local)
 
 
 def _would_change(out: PathOrUri, source: PathOrUri, *, is_folder: bool) -> bool:

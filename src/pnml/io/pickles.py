@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from pathlib import Path
 
+WHOLE_MODEL = "let your function return torch.load({path!r}, weights_only=False), if you trust the file"
+"""How a model that was saved whole is used, not its weights alone."""
+
 SUFFIXES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle")
 
 _LOAD = "torch.load(sys.argv[1], map_location='cpu', weights_only=True)"
 _TENSORS = (
     f"import sys, torch; from safetensors.torch import save_file; held = {_LOAD}; "
-    "save_file({k: v.contiguous().clone() for k, v in held.get('state_dict', held).items()}, sys.argv[2])"
+    "held = next((held[k] for k in ('state_dict', 'model_state_dict', 'model') if k in held), held); "
+    "save_file({k: v.contiguous().clone() for k, v in held.items()}, sys.argv[2])"
 )
 _EMBEDDINGS = f"import sys, numpy, torch; numpy.save(sys.argv[2], {_LOAD}.numpy())"
 _LINES = {"tensors": (".safetensors", _TENSORS), "embeddings": (".npy", _EMBEDDINGS)}

@@ -82,6 +82,8 @@ def _read_csv(path: Path) -> dict[str, list[Any]]:
 def _read_parquet(path: Path) -> dict[str, list[Any]]:
     if path.suffix != ".parquet" and not path.is_dir():
         raise ValueError(f"{path} is no table of scores: expected a .parquet or .csv that 'pnml score' wrote")
+    if path.is_dir() and not any(path.glob("*.parquet")) and (tables := sorted(path.glob("*.csv"))):
+        raise ValueError(f"{path} is a folder: name its tables themselves, as {tables[0]}")
     file = open_parquet(path)
     columns: dict[str, list[Any]] = {name: [] for name in file.schema.names if _kind(name)}
     for _, table in file.tables(list(columns), 0, _ROWS_AT_ONCE):

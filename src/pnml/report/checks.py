@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from pnml.report.model import ScoredSet
@@ -22,6 +24,21 @@ def checked_spectrum(values: NDArray[np.float64]) -> NDArray[np.float64]:
             "expected finite eigenvalues of shape (M,), descending, the first above 0"
         )
     return values
+
+
+def check_class_names(names: Sequence[str], n_classes: int, of: str) -> None:
+    """Raise ``ValueError`` unless every class has a name, or none has.
+
+    Args:
+        names: by class number.
+        n_classes: how many classes there are; 0 if that is not known.
+        of: what has the classes, for the error.
+    """
+    if names and n_classes and len(names) != n_classes:
+        raise ValueError(
+            f"{len(names)} class names for the {n_classes} classes of {of}: give one a line, in the order of the "
+            "model's outputs"
+        )
 
 
 def check_finite(name: str, column: str, values: NDArray[np.float64] | None) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pnml.backend.files import write_text
 from pnml.report.by_class import CONFIDENCE
+from pnml.report.checks import check_class_names
 from pnml.report.document import render_document, render_entries, render_plot
 from pnml.report.stream_tables import class_table, depth_table
 from pnml.report.tables import render_table
@@ -73,6 +74,7 @@ def render_monitor(monitor: Monitor, *, title: str, facts: Mapping[str, str], cl
     """Return the page as HTML."""
     if not monitor.count:
         raise ValueError("the monitor has seen no samples: update it first, monitor.update(result)")
+    check_class_names(class_names, monitor.threshold.n_classes, "the calibration")
     tables = [class_table(monitor, class_names), depth_table(monitor)]
     drivers = "\n".join(render_table(table) for table in tables if table is not None)
     sections = [

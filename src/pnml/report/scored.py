@@ -11,6 +11,7 @@ from pnml.io.decode import UndecodableError, read_image
 from pnml.io.images import open_images
 from pnml.io.score_table import read_scores
 from pnml.io.scores import STRANGEST
+from pnml.report.checks import check_class_names
 from pnml.report.model import Report, ScoredSet
 from pnml.report.scored_layers import layers_of
 from pnml.report.thumbnails import extremes, thumbnail
@@ -42,10 +43,11 @@ def report_of_scores(
     table, class_names = read_scores(path), tuple(class_names)
     ids = table["id"].tolist()
     loaded = None if detector is None else Detector.load(detector)
-    if loaded is not None and class_names and len(class_names) != loaded.n_classes:
+    if loaded is not None:
+        check_class_names(class_names, loaded.n_classes, str(detector))
+    elif class_names and "prediction" in table and (most := int(table["prediction"].max())) >= len(class_names):
         raise ValueError(
-            f"{len(class_names)} class names for the {loaded.n_classes} classes of {detector}: give one a line, in the "
-            "order of the model's outputs"
+            f"{len(class_names)} class names, and {path} has class {most}: give one a line, from class 0 on"
         )
     layers = layers_of(path, table, None if loaded is None else loaded.layer_names)
     scored = ScoredSet(

@@ -170,7 +170,10 @@ def test_a_finished_run_computes_nothing_until_something_of_ones_own_changes(fol
     write_pictures(folder / "other", pictures(2, seed=9)[0])
     refused = bench(line)
     assert refused.exit_code == 1
-    assert "has a result of mine-create__photos__other__baseline with another ood: give another --out" in refused.stderr
+    assert (
+        "has a result of mine-create__photos__other__baseline with another ood: give another --results"
+        in refused.stderr
+    )
     assert bench(f"{line} --force").exit_code == 0
     model = network()
     torch.nn.init.ones_(model[-1].weight)  # type: ignore[arg-type]

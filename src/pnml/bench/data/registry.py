@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pnml.backend.suggest import did_you_mean
 from pnml.bench.data.cifar import CIFAR10_FILES, CIFAR100_FILES, read_cifar10, read_cifar100
 from pnml.bench.data.folder import (
     IMAGENET30_FOLDERS,
@@ -243,7 +244,7 @@ def _read_path(path: Path, selection: Selection) -> Contents:
         return read_parquet(path, selection)
     raise ValueError(
         f"unknown image set {str(path)!r}: expected one of {', '.join(SETS)}, or the path of a folder of images or of "
-        "a .parquet file"
+        f"a .parquet file{did_you_mean(str(path), SETS)}"
     )
 
 

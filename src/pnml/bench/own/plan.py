@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pnml.backend.suggest import did_you_mean
 from pnml.bench.data import SETS
 from pnml.bench.own.names import name_of_file, same_path
 from pnml.bench.own.pictures import PictureSource
@@ -55,7 +56,9 @@ def _check_ood(own: OwnBenchmark, name: str) -> None:
     if name in SETS and not isinstance(own.source, PictureSource):
         raise ValueError(f"the OOD set {name!r} holds pictures, and {own.train!r} does not: give a file like it")
     if name not in SETS and not Path(name).exists():
-        known = f", or some of {', '.join(SETS)}" if isinstance(own.source, PictureSource) else ""
+        known = (
+            f", or some of {', '.join(SETS)}{did_you_mean(name, SETS)}" if isinstance(own.source, PictureSource) else ""
+        )
         raise ValueError(f"there is no OOD set {name!r}: give a path{known}")
     if name not in SETS and name_of_file(name) in {"", *SETS}:
         raise ValueError(f"{name!r} gives its results the name {name_of_file(name)!r}: rename it, that one is taken")

@@ -7,6 +7,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from pnml.backend.suggest import did_you_mean
 from pnml.bench.training.losses import ConfidenceControl, EnergyMargins
 
 if TYPE_CHECKING:
@@ -145,7 +146,8 @@ def recipe(model: str, dataset: str, *, tune: str | None = None) -> Recipe:
     """
     for value, known, what in ((model, MODELS, "model"), (dataset, DATASETS, "dataset"), (tune, TUNINGS, "tuning")):
         if value is not None and value not in known:
-            raise ValueError(f"no recipe for the {what} {value!r}: expected one of {', '.join(known)}")
+            expected = f"expected one of {', '.join(known)}{did_you_mean(value, known)}"
+            raise ValueError(f"no recipe for the {what} {value!r}: {expected}")
     if model == TRANSFORMER and dataset != "tinyimagenet":
         raise ValueError(f"no recipe for {model} on {dataset}: it takes 64×64 images, train it on tinyimagenet")
     if dataset == "tinyimagenet":
