@@ -190,7 +190,7 @@ def test_ctrl_c_leaves_one_line(files: Files, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(local, "fit", interrupt)
     done = run(*fit_words(files))
     assert (done.exit_code, done.stdout) == (130, "")
-    assert done.stderr == "interrupted: no file was left half-written\n"
+    assert done.stderr == "interrupted: no file was left half-written; run the command again to start over\n"
     assert json.loads(run(*fit_words(files), "--json").stdout)["error"].startswith("interrupted: ")
 
 

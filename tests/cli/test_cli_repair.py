@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CHUNK_ROWS = 7
 PART_ROWS = 16 * CHUNK_ROWS
 ROWS = np.random.default_rng(1).normal(size=(1000, FEATURES)).astype(np.float32)
-CHANGED = "changed since the earlier run: rows that are as they were keep their scores"
+CHANGED = "is not as the earlier run read it: rows that are as they were keep their scores"
 
 
 @pytest.fixture

@@ -167,7 +167,7 @@ def test_row_that_is_not_finite_is_refused_on_standard_output_too(files: Files) 
     rows[23, 5] = np.nan
     result = piped(content_of("npy", rows), "score", files.fitted(), "--embeddings", "-")
     assert result.exit_code == 1
-    assert "row 23 of standard input, counted from 0, holds nan in column 5: repair it" in result.stderr
+    assert "row 23 of standard input, counted from 0, holds nan in column 5: fill it in" in result.stderr
     assert len(result.stdout.splitlines()) == 1 + 21  # the chunks before
 
 

@@ -264,7 +264,7 @@ def test_errors_of_workers_are_raised_as_on_one_machine(tmp_path: Path) -> None:
     rows = ROWS.copy()
     rows[777, 2] = np.inf
     folder_of(tmp_path / "bad", rows)
-    with pytest.raises(ValueError, match=r"row 777 of .*bad, counted from 0, holds inf in column 2: repair it$"):
+    with pytest.raises(ValueError, match=r"row 777 of .*bad, counted from 0, holds inf in column 2: fill"):
         fit(tmp_path / "bad", head(), progress=False)
     samples = open_embeddings(tmp_path / "bad")
 
@@ -315,7 +315,7 @@ def test_commands_print_and_write_the_same_as_without_ray(tmp_path: Path, monkey
     assert spread.stdout == plain.stdout.replace("plain.parquet", "scores")
     assert spread.stdout.startswith("scored 1,000 rows of new into scores\nregret in nats: min ")
     (tmp_path / "new" / "part-0.parquet").touch()
-    assert "new changed since the earlier run: rows that are as they were" in run("scores", "--engine", "ray").stderr
+    assert "new is not as the earlier run read it: rows that are" in run("scores", "--engine", "ray").stderr
     assert table_at(tmp_path / "scores").equals(pq.read_table(tmp_path / "plain.parquet"))
     assert run("scores", "--engine", "ray", "--restart").exit_code == 0
     assert "--cpus goes with --engine ray only" in run("x.parquet", "--cpus", "2").stderr

@@ -36,9 +36,9 @@ def test_locate_errors_names_position_and_id_of_a_value_that_is_not_finite() -> 
 def test_locate_errors_names_the_layer_of_a_feature_that_is_not_finite() -> None:
     features = np.ones((2, 3)), np.array([[1.0, np.nan], [1.0, 1.0]])
     chunk = Chunk(2, np.arange(2), np.arange(2), np.ones((2, 2)), features=features)
-    with pytest.raises(ValueError, match=r"holds nan in column 1 of the features of layer 1: repair it$"):
+    with pytest.raises(ValueError, match=r"holds nan in column 1 of the features of layer 1: fill it in"):
         fail_on(chunk)
-    named = r"row 0 of rows\.npz, counted from 0, holds nan in column 1 of the features of 'block2': repair it$"
+    named = r"row 0 of rows\.npz, counted from 0, holds nan in column 1 of the features of 'block2': fill it in"
     with pytest.raises(ValueError, match=named), locate_errors(chunk, "rows.npz", ("block1", "block2")):
         raise ValueError("row 0 is bad")
 

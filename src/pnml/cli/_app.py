@@ -90,6 +90,7 @@ class App(TyperGroup):
                 facts, code = found.facts, NOTICED
             except Exception as error:  # noqa: BLE001
                 message, code = _explain(error, words)
+                _close_generators(error)
                 facts = {"error": message, **getattr(error, "facts", {})}
                 _print(error, message, with_traceback="--traceback" in words or _environment_says_yes())
             else:
@@ -106,7 +107,7 @@ class App(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            raise Interrupted("no file was left half-written") from None
+            raise Interrupted("no file was left half-written; run the command again to start over") from None
 
 
 def _environment_says_yes() -> bool:
@@ -145,6 +146,13 @@ def _given_value(error: Exception, words: Sequence[str]) -> str | None:
     following = (value for word, value in itertools.pairwise(words) if word in option.opts)
     joined = (word.partition("=")[2] for word in words if word.partition("=")[0] in option.opts and "=" in word)
     return next(itertools.chain(following, joined), None)
+
+
+def _close_generators(error: BaseException | None) -> None:
+    """Let go of what the failed calls held, so that a progress bar among it ends before the message, not after it."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__context__
 
 
 def _print(error: Exception, message: str, *, with_traceback: bool) -> None:

@@ -31,16 +31,9 @@ CheckpointOption = Annotated[
         dir_okay=False,
     ),
 ]
-NewResultsOption = Annotated[
-    Path,
-    typer.Option(
-        "--results",
-        "--out",
-        help="The folder for the results: rows are added to its `cells.csv`.",
-        file_okay=False,
-    ),
-]
-ResultsOption = Annotated[Path, typer.Option("--results", help="The folder of results written by `pnml bench`.")]
+_RESULTS_HELP = "The folder of results: `pnml bench` adds rows to its `cells.csv`."
+NewResultsOption = Annotated[Path, typer.Option("--results", "--out", help=_RESULTS_HELP, file_okay=False)]
+ResultsOption = Annotated[Path, typer.Option("--results", help=_RESULTS_HELP)]
 StudyOption = Annotated[
     str | None,
     typer.Option("--study", help="The study; by default the only one, or `paper`.", show_default=False),

@@ -34,7 +34,7 @@ def export(
     The graph takes batches of any size, resized and normalised as the model expects them, and returns logits,
     probabilities and regret, and p_value and is_ood once the detector is calibrated.
 
-    Example: `pnml export detector.safetensors --model mine:create --example-shape 3,32,32 --out guarded.onnx`
+    Example: `pnml export detector.safetensors --model mine.py:create --out guarded.onnx`
     """
     check_output(out, detector, weights)
     given = None if example_shape is None else _shape(example_shape)

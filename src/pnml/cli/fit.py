@@ -73,15 +73,16 @@ def fit(
 
     Example: `pnml fit --embeddings train.npy --head head.npz --out detector.safetensors`
 
-    Example: `pnml fit --model mine:create --images train/ --size 32 --out detector.safetensors`
+    Example: `pnml fit --model mine.py:create --images train/ --size 32 --out detector.safetensors`
 
-    Example: `pnml fit --model mine:create --images train/ --layers layer2,layer3 --out detector.safetensors`
+    Example: `pnml fit --model mine.py:create --images train/ --layers layer2,layer3 --out detector.safetensors`
 
     Example: `pnml fit --embeddings s3://bucket/train/ --head head.npz --engine ray --out detector.safetensors`
     """
     options.check_engine(engine, cpus)
     if (head is None) != (embeddings is None):
-        raise typer.BadParameter("--embeddings and --head go together")
+        missing = "--head head.npz, the last layer's weight and bias" if head is None else "--embeddings train.npy"
+        raise typer.BadParameter(f"--embeddings and --head go together: give {missing}, too")
     if head is not None and head_layer is not None:
         raise typer.BadParameter("--head-layer goes with --images only")
     names = () if layers in {"auto", "last"} else tuple(name.strip() for name in layers.split(","))

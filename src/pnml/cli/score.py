@@ -67,7 +67,7 @@ def score(
 
     Example: `cat new.csv | pnml score detector.safetensors --embeddings - > scores.csv`
 
-    Example: `pnml score detector.safetensors --model mine:create --images new/ --size 32 --out scores.csv --by-layer`
+    Example: `pnml score detector.safetensors --model mine.py:create --images new/ --out scores.csv --by-layer`
 
     Example: `pnml score detector.safetensors --embeddings s3://bucket/new/ --engine ray --out s3://bucket/scores`
     """

@@ -149,7 +149,7 @@ def begin(
 ) -> None:
     """Begin or resume the scoring of all samples in a store, and say so if the input changed meanwhile."""
     if store.begin(manifest(samples, detector, by_layer=by_layer), ranges, restart=restart):
-        _LOG.info("%s changed since the earlier run: rows that are as they were keep their scores", samples.path)
+        _LOG.info("%s is not as the earlier run read it: rows that are as they were keep their scores", samples.path)
 
 
 def sum_rows(samples: Samples, start: int, stop: int, head: Detector | Guard, *, progress: bool = False) -> Sums:

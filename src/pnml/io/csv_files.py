@@ -162,7 +162,8 @@ def _refuse_cell(
     )
     held, column = repr(cell) if cell.strip() else "nothing", table.names[number]
     raise ValueError(
-        f"line {line} of {table.path} holds {held} in column {column!r}, where a finite number is expected: repair it"
+        f"line {line} of {table.path} holds {held} in column {column!r}, where a finite number is expected: fill it "
+        "in, or leave the row out"
     )
 
 

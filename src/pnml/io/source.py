@@ -169,7 +169,7 @@ def locate_errors(chunk: Chunk, path: PathOrUri, layer_names: Sequence[str] = ()
             layer = "" if number == 0 else f" of the features of {_layer_name(layer_names, number - 1)}"
             raise ValueError(
                 f"row {position} of {path}, counted from 0{named}, holds {float(x[row, column])} in column "
-                f"{column}{layer}: repair it"
+                f"{column}{layer}: fill it in, or leave the row out"
             ) from error
         raise
 
