@@ -11,6 +11,7 @@ from mkdocs.structure.files import File
 import site_commands
 import site_links
 import site_notebooks
+import site_numbers
 import site_offline
 import site_references
 
@@ -50,7 +51,7 @@ def _add_notebook(files: Files, config: MkDocsConfig, path: str) -> None:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Turn links between files of the repository into links between pages, and add those to the reference."""
+    """Turn links between files into links between pages, add those to the reference, and keep numbers on one line."""
     source = page.file.src_uri
     if source.startswith(("api/", "commands")):
         return markdown
@@ -63,7 +64,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         where = source.removeprefix("project/") if source.startswith("project/") else f"docs/{source}"
         text = site_links.on_the_site(markdown, where)
     names = site_references.documented(path.read_text(encoding="utf-8") for path in API.glob("*.md"))
-    return site_references.linked(text, source, names, site_commands.names())
+    return site_references.linked(site_numbers.unbroken(text), source, names, site_commands.names())
 
 
 def on_post_page(output: str, page: Page, **_: Any) -> str:

@@ -14,6 +14,7 @@ import pnml
 import site_commands
 import site_docstrings
 import site_links
+import site_numbers
 import site_offline
 import site_references
 from pnml.cli import app
@@ -23,7 +24,9 @@ API = sorted((ROOT / "website" / "api").glob("*.md"))
 
 
 @pytest.mark.parametrize(
-    "module", [site_docstrings, site_links, site_offline, site_references], ids=lambda module: module.__name__
+    "module",
+    [site_docstrings, site_links, site_numbers, site_offline, site_references],
+    ids=lambda module: module.__name__,
 )
 def test_examples_in_docstrings_hold(module: object) -> None:
     found = doctest.testmod(module)  # type: ignore[arg-type]
@@ -37,6 +40,16 @@ def test_doctests_become_blocks_that_end_where_they_end() -> None:
         "A line.\n\n    ```pycon\n    >>> for x in range(2):\n    ...     x\n    0\n    1\n    ```\n\nAnother.\n\n"
         "```pycon\n>>> 1\n1\n```\n\nThe end."
     )
+
+
+def test_numbers_of_tables_keep_their_spread_and_code_stays() -> None:
+    page = "A mean of 5 ± 1.\n\n| a | b |\n|---|---|\n| 89.1 ± 1.5 | 1 ± 2 (3 ± 4) |\n\n```text\n| 1 ± 2 |\n```\n"
+    made = site_numbers.unbroken(page)
+    assert made.replace("\N{NARROW NO-BREAK SPACE}", " ") == page
+    table, code = made.split("```text")
+    assert table.count("\N{NARROW NO-BREAK SPACE}±\N{NARROW NO-BREAK SPACE}") == 3
+    assert " ± " in table.splitlines()[0]  # text may wrap
+    assert code == "\n| 1 ± 2 |\n```\n"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,6 +13,9 @@ from pnml.report.table import Table
 
 if TYPE_CHECKING:
     from pnml.report.model import Report
+
+_NUMBER = re.compile(r"[-+]?[\d,]+(\.\d+)?%?")
+_ALIGNED = ' class="number"'
 
 METRICS = ("auroc", "tnr_at_tpr95", "detection_accuracy")
 
@@ -74,12 +78,13 @@ def metric_row(*columns: Metrics | None) -> tuple[float | None, ...]:
 
 def render_table(table: Table, key: str = "") -> str:
     """Return a table as HTML, with the key of a colour before its title; it scrolls horizontally on narrow screens."""
-    body = "".join(_row(table, row) for row in table.rows)
+    numeric = _numeric_columns(table)
+    body = "".join(_row(table, row, numeric) for row in table.rows)
     note = f'<p class="muted">{escape(table.note)}</p>' if table.note else ""
     return f"""<h3>{key}{escape(table.title)}</h3>
 <div class="scroll" tabindex="0" role="region" aria-label="{escape(table.title)}">
 <table>
-<thead>{_head(table)}</thead>
+<thead>{_head(table, numeric)}</thead>
 <tbody>
 {body}</tbody>
 </table>
@@ -87,21 +92,35 @@ def render_table(table: Table, key: str = "") -> str:
 {note}"""
 
 
-def _head(table: Table) -> str:
+def _numeric_columns(table: Table) -> list[bool]:
+    """Return which columns hold numbers, as numbers or as text, and are aligned by their last digit."""
+    columns = zip(*table.rows, strict=True) if table.rows else [()] * len(table.columns)
+    return [number > 0 and all(map(_is_number, column)) for number, column in enumerate(columns)]
+
+
+def _is_number(value: str | float | None) -> bool:
+    return not isinstance(value, str) or _NUMBER.fullmatch(value) is not None
+
+
+def _head(table: Table, numeric: list[bool]) -> str:
     """Return the heading rows: two if columns are grouped, otherwise one."""
     grouped = any(isinstance(column, tuple) for column in table.columns)
     first, second = "", ""
-    for group, columns in groupby(table.columns, lambda column: column[0] if isinstance(column, tuple) else None):
+    named = zip(table.columns, numeric, strict=True)
+    for group, columns in groupby(named, lambda pair: pair[0][0] if isinstance(pair[0], tuple) else None):
         members = list(columns)
         if group is None:
-            first += "".join(f'<th scope="col" rowspan="{1 + grouped}">{escape(str(name))}</th>' for name in members)
+            first += "".join(
+                f'<th scope="col" rowspan="{1 + grouped}"{_ALIGNED if is_number else ""}>{escape(str(name))}</th>'
+                for name, is_number in members
+            )
         else:
             first += f'<th scope="colgroup" colspan="{len(members)}" class="group">{escape(group)}</th>'
-            second += "".join(f'<th scope="col" class="number">{escape(name[1])}</th>' for name in members)
+            second += "".join(f'<th scope="col"{_ALIGNED}>{escape(name[1])}</th>' for name, _ in members)
     return f"<tr>{first}</tr><tr>{second}</tr>" if grouped else f"<tr>{first}</tr>"
 
 
-def _row(table: Table, row: tuple[str | float | None, ...]) -> str:
+def _row(table: Table, row: tuple[str | float | None, ...], numeric: list[bool]) -> str:
     best: dict[str, float] = {}
     for column, value in zip(table.columns, row, strict=True):
         if isinstance(column, tuple) and isinstance(value, float):
@@ -111,7 +130,7 @@ def _row(table: Table, row: tuple[str | float | None, ...]) -> str:
         if number == 0:
             cells.append(f'<th scope="row">{escape(_text(value))}</th>')
         elif isinstance(value, str):
-            cells.append(f"<td>{escape(value)}</td>")
+            cells.append(f"<td{_ALIGNED if numeric[number] else ''}>{escape(value)}</td>")
         else:
             is_best = isinstance(column, tuple) and value is not None and round(value, 1) == best[column[0]]
             cells.append(f'<td class="number{" best" if is_best else ""}">{_text(value)}</td>')
