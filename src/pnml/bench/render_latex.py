@@ -35,9 +35,9 @@ def _table(table: Table) -> str:
     text = [
         r"\setlength{\tabcolsep}{4pt}",
         rf"\begin{{longtable}}{{lll{'c' * len(table.columns)}}}",
-        rf"\caption{{{_escape(f'{table.title}. {table.caption}')}}}\label{{tab:{table.name}}}\\",
+        rf"\caption{{{escape(f'{table.title}. {table.caption}')}}}\label{{tab:{table.name}}}\\",
         r"\toprule",
-        _line(header(table)),
+        latex_line(header(table)),
         r"\midrule",
         r"\endhead",
         r"\bottomrule",
@@ -45,16 +45,22 @@ def _table(table: Table) -> str:
     ]
     for i, line in enumerate(lines(table)):
         text += [r"\midrule"] if line.ind_span and i else []
-        text.append(_line(line.texts))
+        text.append(latex_line(line.texts))
     text.append(r"\end{longtable}")
     if below := notes(table):
-        text += [r"\begin{itemize}", *(rf"\item {_escape(note)}" for note in below), r"\end{itemize}"]
+        text += [r"\begin{itemize}", *(rf"\item {escape(note)}" for note in below), r"\end{itemize}"]
     return "\n".join(text)
 
 
-def _line(cells: Iterable[str]) -> str:
-    return " & ".join(map(_escape, cells)) + r" \\"
+def latex_line(cells: Iterable[str]) -> str:
+    """Return the cells of a row, and its end."""
+    return " & ".join(map(escape, cells)) + r" \\"
 
 
-def _escape(text: str) -> str:
+def escape(text: str) -> str:
+    r"""Return text in which no character is a command.
+
+    >>> escape("mine_create: 5 %")
+    'mine\\_create: 5 \\%'
+    """
     return text.translate(_ESCAPES)

@@ -11,6 +11,7 @@ import typer
 from pnml.backend.files import write_text
 from pnml.bench.leaderboard import leaderboard as boards_of
 from pnml.bench.leaderboard import render_leaderboard
+from pnml.bench.leaderboard_latex import render_leaderboard_latex
 from pnml.cli._app import Facts
 from pnml.cli._network_options import ResultsOption, StudyOption
 from pnml.cli._studies import load_chosen
@@ -22,13 +23,17 @@ if TYPE_CHECKING:
 def leaderboard(
     results: ResultsOption = Path("results"),
     study: StudyOption = None,
-    out: Annotated[Path | None, typer.Option(help="Write this Markdown file instead of printing.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write this file instead of printing: LaTeX if it ends in .tex, or Markdown.")
+    ] = None,
 ) -> Facts:
     """Compare the methods on each network: mean AUROC near and far, seconds, memory.
 
     The results are those of `pnml bench --method peers`, and of any other method.
 
     Example: `pnml leaderboard --results results`
+
+    Example: `pnml leaderboard --study own --out table.tex`
 
     Example: `pnml leaderboard --study peers-2026-11 --out docs/tables/leaderboard.md`
     """
@@ -41,11 +46,11 @@ def leaderboard(
     boards = boards_of(records)
     if not boards:
         raise ValueError(_nothing_to_compare(records))
-    text = render_leaderboard(boards)
     if out is None:
-        typer.echo(text, nl=False)
+        typer.echo(render_leaderboard(boards), nl=False)
     else:
-        typer.echo(f"wrote {write_text(out, text)}")
+        render = render_leaderboard_latex if out.suffix == ".tex" else render_leaderboard
+        typer.echo(f"wrote {write_text(out, render(boards))}")
     return {"study": records[0].study, "boards": boards, "out": out}
 
 

@@ -58,7 +58,8 @@ def open_pictures(name: str, selection: Selection, class_names: tuple[str, ...] 
     if path.is_file() and path.suffix.lower() == ".parquet":
         return _open_parquet(path, selection)
     if path.exists():
-        raise ValueError(f"{path} is neither a folder of pictures nor a .parquet file")
+        texts = ": of texts, name their column, --column text" if path.suffix == ".csv" else ""
+        raise ValueError(f"{path} is neither a folder of pictures nor a .parquet file{texts}")
     raise FileNotFoundError(
         f"there is no {name!r}: expected a folder of pictures, a .parquet file, or one of {', '.join(SETS)}"
     )

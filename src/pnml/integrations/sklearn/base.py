@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from pnml.backend.masked import unmasked
 from pnml.core.detector import FewRowsWarning
+from pnml.integrations.sklearn.inputs import checked_rows
 from pnml.integrations.sklearn.last_layer import check_probabilities, take_apart, unwrapped
 from pnml.integrations.sklearn.parts import FLOATS, Matrix, ModelParts
 from pnml.integrations.sklearn.weights import checked_weights, fit_arguments, warn_of_few_rows
@@ -46,7 +47,7 @@ class RegretEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
 
     def _fit_estimator(self, X: Any, y: Any, sample_weight: Any) -> tuple[ModelParts, Any, Matrix | None]:
         """Set ``estimator_`` and return its parts, the rows as it takes them, and the checked weights."""
-        X, y = unmasked(X), unmasked(y)
+        X, y = checked_rows(X), unmasked(y)
         if isinstance(unwrapped(self.estimator), Pipeline):
             if hasattr(self, "feature_names_in_"):  # of an earlier fit
                 del self.feature_names_in_
@@ -96,7 +97,7 @@ class RegretEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
     def _rows(self, X: Any) -> Any:
         """Return rows after checking that the estimator is fitted for them; a pipeline checks its own."""
         check_is_fitted(self)
-        X = unmasked(X)  # scikit-learn uses what is below a mask
+        X = checked_rows(X)
         if self._parts.transformers:
             return X
         return validate_data(self, X, reset=False, accept_sparse="csr", dtype=FLOATS)

@@ -8,8 +8,8 @@ import numpy as np
 from sklearn.base import ClassifierMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from pnml.backend.masked import unmasked
 from pnml.integrations.sklearn.base import RegretEstimator
+from pnml.integrations.sklearn.inputs import checked_rows
 
 if TYPE_CHECKING:
     from pnml.core.calibration import By, Threshold
@@ -79,7 +79,7 @@ class PNMLClassifier(ClassifierMixin, TransformerMixin, RegretEstimator):  # typ
     def predict(self, X: Any) -> Matrix:
         """Return the labels that the wrapped model predicts, shape (n,); they are also the most probable under q."""
         check_is_fitted(self)
-        return np.asarray(self.estimator_.predict(unmasked(X)))
+        return np.asarray(self.estimator_.predict(checked_rows(X)))
 
     def predict_proba(self, X: Any) -> Matrix:
         """Return the pNML probabilities q of rows, shape (n, C), columns as in ``classes_``.

@@ -9,8 +9,8 @@ import numpy as np
 from sklearn.base import OutlierMixin
 from sklearn.utils.validation import validate_data
 
-from pnml.backend.masked import unmasked
 from pnml.integrations.sklearn.base import RegretEstimator
+from pnml.integrations.sklearn.inputs import checked_rows
 from pnml.integrations.sklearn.parts import FLOATS, Matrix, ModelParts
 from pnml.integrations.sklearn.weights import checked_weights, weighted_quantile
 
@@ -63,7 +63,7 @@ class PNMLOutlierDetector(OutlierMixin, RegretEstimator):  # type: ignore[misc] 
         """
         share = self._checked_contamination()
         if self.estimator is None and y is None:
-            rows = validate_data(self, unmasked(X), accept_sparse="csr", dtype=FLOATS, ensure_min_samples=2)
+            rows = validate_data(self, checked_rows(X), accept_sparse="csr", dtype=FLOATS, ensure_min_samples=2)
             parts = ModelParts(np.zeros((2, rows.shape[1] + 1)), has_constant=True)
             weights = checked_weights(sample_weight, rows)
         else:
