@@ -51,7 +51,9 @@ def test_prints_our_numbers_beside_the_papers(small_world: Path) -> None:
     assert "regret" in done.stdout
     again = call(f"--ood uniform,gaussian {out}")
     assert again.exit_code == 0
-    assert "2 cells: 2 run" in again.stdout
+    assert "2 cells: 0 run, 2 finished before (--force runs them again), 0 not run." in again.stdout
+    more = json.loads(call(f"--ood uniform,gaussian --method baseline,gen {out} --json").stdout)
+    assert (more["run"], more["finished_before"], more["not_run"]) == (2, 2, 0)
     assert "regret" not in again.stdout  # nothing was computed
 
 

@@ -161,6 +161,8 @@ def test_the_command_prints_or_writes_markdown(tmp_path: Path) -> None:
     wrote = call(f"leaderboard --results {tmp_path / 'results'} --out {tmp_path / 'docs' / 'board.md'}")
     assert wrote.exit_code == 0
     assert (tmp_path / "docs" / "board.md").read_text(encoding="utf-8") == printed.stdout
+    assert call(f"leaderboard --results {tmp_path / 'results'} --out {tmp_path / 'board.tex'}").exit_code == 0
+    assert r"knn & yes & -- & 80.0 & 80.0 & 0.000 & -- \\" in (tmp_path / "board.tex").read_text(encoding="utf-8")
     assert call(f"leaderboard --results {tmp_path / 'nowhere'}").exit_code == 1
     found = json.loads(call(f"leaderboard --results {tmp_path / 'results'} --json").stdout)
     assert (found["study"], found["out"]) == ("paper", None)
@@ -205,6 +207,6 @@ def test_bench_ends_with_a_leaderboard_where_peers_were_run(small_world: Path, m
 
 def test_peers_without_pytorch_ood_name_the_install_command(small_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pytorch_ood", None)
-    done = call(f"bench --ood svhn --method peers --out {small_world}")
+    done = call(f"bench --ood svhn --method peers --results {small_world}")
     assert done.exit_code == 1
     assert "pip install 'pnml[peers]'" in done.stderr

@@ -19,6 +19,7 @@ import typer
 import pnml.io.embeddings
 from pnml import Detector
 from pnml._version import __version__
+from pnml.backend.progress import track
 from pnml.cli import app
 from pnml.engines import local
 
@@ -192,6 +193,19 @@ def test_ctrl_c_leaves_one_line(files: Files, monkeypatch: pytest.MonkeyPatch) -
     assert (done.exit_code, done.stdout) == (130, "")
     assert done.stderr == "interrupted: no file was left half-written; run the command again to start over\n"
     assert json.loads(run(*fit_words(files), "--json").stdout)["error"].startswith("interrupted: ")
+
+
+def test_a_progress_bar_ends_before_the_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        for _ in track(range(3), "scoring"):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("pnml.demo.run", interrupted)
+    done = run("demo")
+    assert done.exit_code == 130
+    bar, *_, message = done.stderr.splitlines()
+    assert bar.startswith("scoring")
+    assert message.startswith("interrupted: no file was left half-written")
 
 
 SLOWLY = """

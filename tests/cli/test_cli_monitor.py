@@ -13,6 +13,7 @@ import pytest
 
 from pnml import Detector, Monitor
 from pnml.io.locks import lock_folder
+from pnml.report.monitored import write_monitor
 
 from .cli_files import FEATURES, fails, make_files, run, succeeds
 from .test_cli_json import documented_inner_keys, documented_keys
@@ -49,6 +50,27 @@ def monitored(*words: object, code: int = 0) -> str:
 
 def without_page(facts: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if name not in {"page", "state", "rows", "warnings"}}
+
+
+def test_class_names_are_counted(files: Files) -> None:
+    for names in ("one\ntwo\n", "one\ntwo\nthree\nfour\n"):
+        (files / "names.txt").write_text(names)
+        said = fails("monitor", "monday.csv", *DETECTOR, *STATE, "--classes", "names.txt")
+        assert (
+            f"{names.count(chr(10))} class names for the 3 classes of the calibration of detector.safetensors" in said
+        )
+        assert not Path("monitor.safetensors").exists()  # nothing was taken in
+    (files / "names.txt").write_text("one\ntwo\nthree\n")
+    monitored("tuesday.parquet", *DETECTOR, "--classes", "names.txt", code=3)
+    with pytest.raises(ValueError, match="1 class names for the 3 classes of the calibration"):
+        write_monitor(_seen(files), files / "page.html", class_names=["one"])
+
+
+def _seen(files: Files) -> Monitor:
+    detector = Detector.load(files / "detector.safetensors")
+    monitor = Monitor(detector)
+    monitor.update(detector(files.held))
+    return monitor
 
 
 def test_a_stream_without_a_change_exits_with_0_and_with_one_with_3(files: Files) -> None:

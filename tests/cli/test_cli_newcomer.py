@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+
+from pnml.cli._app import _nearest_command
 
 from .cli_files import fails, make_files
 
@@ -60,13 +64,65 @@ MISTAKES = {
     "bench --limit many": "many",
     "bench --model resnet-21": "no model is named 'resnet-21': choose from densenet-bc-100",
     "data verify cifar11": "unknown image set 'cifar11': expected one of cifar10",
+    "fitt": "'fitt'",
+    "calibrate detector.safetensors --embeddings held.npy --false-alarm-rate 1": (
+        "1.0 does not lie between 0 and 1; 1% is 0.01"
+    ),
+    "fit --embeddings train.npy --out d.safetensors": (
+        "--embeddings and --head go together: give --head head.npz, the last layer's weight and bias, too"
+    ),
+    "fit --model model.pt --images shots --out d.safetensors": (
+        "'model.pt' is a file of torch.save, and expected is a function that returns the model, as mine.py:create. If "
+        "the file holds a whole model, let your function return torch.load('model.pt', weights_only=False)"
+    ),
+    "score detector.safetensors --images one.png --model torch.nn:Identity": (
+        "one.png is one image: expected a folder of images, or a .parquet file"
+    ),
+    "monitor week --detector detector.safetensors": "week is a folder: name its tables themselves, as week/monday.csv",
+    "leaderboard --out empty": "empty is a folder, and a file is written: --results empty names a folder of results",
+    "report scores.csv --classes note.txt": "1 class names, and scores.csv has class 1: give one a line",
+}
+
+MEANT = {
+    "fitt": "fit",
+    "leaderbord": "leaderboard",
+    "data lst": "list",
+    "figures irs": "iris",
+    "fit --image photos": "--images",
+    "bench --methods pnml": "--method",
+    "calibrate detector.safetensors --false-alarm 0.1": "--false-alarm-rate",
+    "bench --method pnlm": "'pnml'",
+    "bench --method ODIN": "'odin'",
+    "bench --ood svnh": "'svhn'",
+    "bench --model resnet34": "'resnet-34'",
+    "data fetch cifr10": "'cifar10'",
+    "train --model resnet34 --dataset cifar10": "'resnet-34'",
+    "train --model resnet-34 --dataset cifar-10": "'cifar10'",
 }
 
 
 @pytest.mark.parametrize("line", MISTAKES)
 def test_mistakes_are_one_line_with_the_value(line: str, files: Files) -> None:
     (files / "scores.csv").write_text("id,prediction,probability,regret\n0,1,0.9,0.1\n")
+    (files / "week").mkdir()
+    (files / "week" / "monday.csv").write_text("id,regret\n0,0.9\n")
+    (files / "one.png").write_bytes(b"")
+    (files / "shots").mkdir()
+    (files / "shots" / "one.png").write_bytes(b"")
     assert MISTAKES[line] in fails(*line.split())
+
+
+@pytest.mark.parametrize("line", MEANT)
+def test_a_mistyped_word_is_answered_with_the_right_one(line: str, files: Files) -> None:
+    said = fails(*line.split())
+    assert MEANT[line] in re.split(r"[Dd]id you mean|Possible options:", said, maxsplit=1)[1]
+
+
+def test_the_right_command_is_named_where_the_library_does_not() -> None:
+    error = Exception("No such command 'fitt'.")
+    error.ctx = SimpleNamespace(command=SimpleNamespace(commands={"fit": None, "score": None}))  # type: ignore[attr-defined]
+    assert _nearest_command(error) == "; did you mean 'fit'?"
+    assert _nearest_command(Exception("No such command 'fitt'.")) == ""
 
 
 def test_unknown_device_of_train_is_named(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,14 +43,22 @@ def test_head_of_torch_is_turned_into_safetensors(suffix: str, tmp_path: Path) -
     np.testing.assert_array_equal(bias, layer.bias.detach())
 
 
-@pytest.mark.parametrize("nested", [True, False])
-def test_weights_of_torch_are_turned_into_safetensors(nested: bool, tmp_path: Path) -> None:  # noqa: FBT001
+@pytest.mark.parametrize("key", ["state_dict", "model_state_dict", "model", None])
+def test_weights_of_torch_are_turned_into_safetensors(key: str | None, tmp_path: Path) -> None:
     state = {"running_mean": torch.ones(3), "running_var": torch.full((3,), 2.0)}
     state = {**nn.BatchNorm1d(3).state_dict(), **state}
     path = tmp_path / "it's my model.ckpt"
-    torch.save({"state_dict": state, "epoch": 3} if nested else state, path)
+    torch.save(state if key is None else {"epoch": 3, "optimizer": {"lr": 0.1}, key: state}, path)
     follow_the_advice(lambda: _load(path))
     _load(path.with_suffix(".safetensors"))
+
+
+def test_whole_models_are_for_the_function_of_the_user(tmp_path: Path) -> None:
+    advice = (
+        r"whole model, leave --weights out and let your function return torch\.load\('.*whole\.pt', weights_only=False"
+    )
+    with pytest.raises(ValueError, match=advice):
+        _load(tmp_path / "whole.pt")
 
 
 def _load(path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
@@ -122,6 +123,10 @@ def test_a_loaded_guard_asks_whether_it_got_one_sample(tmp_path: Path) -> None:
         ({"input": rows(4), "labels": torch.zeros(4)}, r"one dict: .* guard\(\*\*batch\)"),
         ((rows(4), torch.zeros(4)), r"one tuple: pass the model's inputs, guard\(batch\[0\]\)"),
         ([rows(4), torch.zeros(4)], r"one list: pass the model's inputs"),
+        (
+            Image.new("RGB", (4, 4)),
+            r"a Image: pass a batch of tensors, each prepared as the images of the fit, guard\(x",
+        ),
         (rows(4).numpy(), r"a ndarray: pass tensors, x = torch\.as_tensor\(numpy\.asarray\(x\), dtype="),
         (TensorDataset(rows(4)), r"a TensorDataset: pass the inputs of one batch after the other, for x, y in loader"),
     ],

@@ -25,7 +25,7 @@ CHARTS = ("evidence", "rates", "p-values")
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("monitor")
-    named = {"title": f"Camera {NASTY}", "facts": {"Scores": "W" * 200}, "class_names": (NASTY, "bee")}
+    named = {"title": f"Camera {NASTY}", "facts": {"Scores": "W" * 200}, "class_names": (NASTY, "bee", "cat")}
     made = {"changed": (changed(), named), "quiet": (quiet(), {})}
     return {name: write_monitor(one, folder / f"{name}.html", **options) for name, (one, options) in made.items()}  # type: ignore[arg-type]
 

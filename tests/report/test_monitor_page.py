@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def text() -> str:
-    return render_monitor(changed(), title=NASTY, facts={"Scores": NASTY}, class_names=("ant", NASTY))
+    return render_monitor(changed(), title=NASTY, facts={"Scores": NASTY}, class_names=("ant", NASTY, "bee"))
 
 
 def test_page_is_well_formed_escaped_and_loads_nothing(text: str) -> None:
@@ -71,6 +71,19 @@ def test_charts_have_the_numbers_of_the_stream(text: str) -> None:
         assert (one["low"], one["high"]) == pytest.approx(interval, rel=1e-6)
         assert count >= 50
     assert [sum(one["bins"]) for one in data["pValues"]] == [one.samples for one in monitor.periods]
+
+
+def test_numbers_and_their_headings_are_aligned_alike(text: str) -> None:
+    tables = re.findall(r"<table>(.*?)</table>", text[text.index("What drives it") :], re.DOTALL)
+    assert len(tables) == 2
+    for table in tables:
+        heads, *rows = [re.findall(r"<t[hd][^>]*>[^<]*<", row) for row in re.findall(r"<tr>(.*?)</tr>", table)]
+        for number, head in enumerate(heads):
+            texts = [row[number].partition(">")[2][:-1] for row in rows]
+            is_numeric = number > 0 and all(re.fullmatch(r"[-+]?[\d,]+(\.\d+)?|–", text) for text in texts)
+            assert ['class="number"' in cell for cell in (head, *(row[number] for row in rows))] == (
+                [is_numeric] * (1 + len(rows))
+            ), (head, texts)
 
 
 def test_few_samples_are_one_rate() -> None:

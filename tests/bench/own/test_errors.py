@@ -57,6 +57,7 @@ def mistakes(folder: Path) -> Path:
     (folder / "mine.py").write_text(MINE + MODELS)
     (folder / "empty").mkdir()
     (folder / "words.txt").write_text("no pictures")
+    (folder / "words.csv").write_text("text,label\nno pictures,0\n")
     write_pictures(folder / "flat", pictures(6, seed=1)[0])
     write_pictures(folder / "deep" / "other", pictures(6, seed=1)[0])
     write_pictures(folder / "mixed", *pictures(6, seed=1))
@@ -85,6 +86,7 @@ def mistakes(folder: Path) -> Path:
         (command(ind="gone"), "there is no 'gone': expected a folder of pictures, a .parquet file, or one of cifar10"),
         (command(ind="empty"), "no images in empty: expected files ending in .bmp"),
         (command(ind="words.txt"), "words.txt is neither a folder of pictures nor a .parquet file"),
+        (command(ind="words.csv"), "nor a .parquet file: of texts, name their column, --column text"),
         (command(ind="mixed"), "is in no class folder, and others are: expected mixed/CLASS/... for all"),
         (command(test="flat"), "flat has no class folders, and the training set has blue, green, red"),
         (command(test="strange"), "strange has the class folder 'violet', which the training set has not"),
@@ -137,7 +139,7 @@ def test_what_is_wrong_is_named(line: str, message: str, mistakes: Path) -> None
 
 
 METHODS = """
-import torch
+import numpy, torch
 
 class Method:
     def fit(self, train):
@@ -173,6 +175,12 @@ class HasNan(Method):
     def score(self, samples):
         return torch.where(samples.logits[:, 0] > -100, torch.nan, 0.0)
 
+class HasMasked(Method):
+    def score(self, samples):
+        scores = numpy.ma.array(samples.logits[:, 0].numpy())
+        scores[3] = numpy.ma.masked
+        return scores
+
 class UsesTheBatch(Method):
     def score(self, samples):
         energy = samples.logits.logsumexp(dim=1)
@@ -188,6 +196,7 @@ class UsesTheBatch(Method):
         ("TakesArguments", "__init__ raised TypeError: "),
         ("WrongShape", "score returned the shape (60, 3) for photos/train (60 pictures): expected one score for each"),
         ("NoNumbers", "score returned list: expected a tensor or an array of shape (60,)"),
+        ("HasMasked", "score returned MaskedArray: expected a tensor or an array of shape (60,)"),
         ("HasNan", "score returned NaN for 60 of photos/train (60 pictures)"),
         ("UsesTheBatch", "expected a score that depends on the sample and the training set alone"),
     ],
