@@ -99,4 +99,5 @@ def test_filled_rows_of_no_number_are_flagged() -> None:
     masked = np.ma.array(ROWS[:3], mask=[[False] * 4, [True] + [False] * 3, [False] * 4])
     result = detector()(masked.filled(np.nan))
     assert np.isnan(result.regret).tolist() == [False, True, False]
+    assert result.is_ood is not None
     assert result.is_ood[1]

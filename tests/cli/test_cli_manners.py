@@ -196,7 +196,7 @@ def test_ctrl_c_leaves_one_line(files: Files, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_progress_bar_ends_before_the_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object, **__: object) -> None:
+    def interrupted() -> None:
         for _ in track(range(3), "scoring"):
             raise KeyboardInterrupt
 
