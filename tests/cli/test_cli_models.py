@@ -82,6 +82,7 @@ def transformed(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.filterwarnings("ignore::pnml.cli.fit.EmptyClassesWarning")  # the network is not trained
 def test_transform_of_the_factory_is_used(transformed: Path) -> None:
     model = ("--model", "made_with_transform:with_transform", "--weights", "model.safetensors")
     words = ("fit", *model, "--images", "train", "--out", "own.safetensors")
@@ -221,3 +222,26 @@ def test_unreadable_weights_are_refused(folder: Path) -> None:
     (folder / "model.safetensors").write_bytes(b"garbage" * 9)
     said = fails("fit", *MODEL, "--images", "train", "--out", "other.safetensors")
     assert "model.safetensors is no whole safetensors file" in said
+
+
+@pytest.mark.filterwarnings("default::pnml.cli.fit.EmptyClassesWarning")
+def test_forgotten_weights_are_noticed_by_classes_that_are_never_predicted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    weight = np.eye(3, 8)
+    for name, bias in {"trained": np.zeros(3), "untrained": np.array([0, 100, 0])}.items():
+        np.savez(f"{name}.npz", weight=weight, bias=bias)
+    for name, count in {"many": 200, "few": 20}.items():
+        np.save(f"{name}.npy", rng.normal(size=(count, 8)).astype(np.float32))
+
+    def said(rows: str, head: str) -> str:
+        done = run("fit", "--embeddings", f"{rows}.npy", "--head", f"{head}.npz", "--out", "d.safetensors")
+        assert done.exit_code == 0
+        return done.stderr
+
+    expected = "warning: no training sample is predicted to be of class 0, 2 (2 of 3 classes): are these all training"
+    assert expected in said("many", "untrained")
+    assert "predicted" not in said("many", "trained")
+    assert "predicted" not in said("few", "untrained")  # as in a first try on a handful of samples

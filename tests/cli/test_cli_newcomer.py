@@ -79,6 +79,7 @@ MISTAKES = {
         "one.png is one image: expected a folder of images, or a .parquet file"
     ),
     "monitor week --detector detector.safetensors": "week is a folder: name its tables themselves, as week/monday.csv",
+    "score detector.safetensors --embeddings empty": "no .parquet files in empty: give a folder that holds some, or a",
     "leaderboard --out empty": "empty is a folder, and a file is written: --results empty names a folder of results",
     "report scores.csv --classes note.txt": "1 class names, and scores.csv has class 1: give one a line",
 }

@@ -78,6 +78,7 @@ def test_another_preparation_is_refused_with_both_values(option: str, value: str
     succeeds("score", path, *MODEL, *NEW, *PREPARED, "--size", SIDE)  # the same values, spelled out
 
 
+@pytest.mark.filterwarnings("ignore::pnml.cli.fit.EmptyClassesWarning")  # the network is not trained
 def test_size_of_fit_is_used(folder: Path) -> None:
     for file in (folder / "train").iterdir():
         Image.open(file).resize((6, 6)).save(file)
@@ -102,6 +103,7 @@ def create():
 """
 
 
+@pytest.mark.filterwarnings("ignore::pnml.cli.fit.EmptyClassesWarning")  # the network is not trained
 @pytest.mark.filterwarnings("default::pnml.io.preparation_record.PreparationWarning")
 def test_images_of_another_size_that_is_kept_give_a_warning(folder: Path) -> None:
     (folder / "made_pooled.py").write_text(POOLED)

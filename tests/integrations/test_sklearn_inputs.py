@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import torch
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -92,6 +93,14 @@ def test_a_result_is_no_p_value() -> None:
     result = fitted().detector_(np.c_[X, np.ones(120)])
     with pytest.raises(ValueError, match=r"got a Result: pass its p_value, select\(result\.p_value\)"):
         select(result)
+
+
+def test_decisions_are_no_scores() -> None:
+    decisions = fitted().is_ood(X)
+    with pytest.raises(ValueError, match=r"expected p-values, got decisions: pass select\(result\.p_value\)"):
+        select(decisions)
+    with pytest.raises(ValueError, match="expected regrets, got decisions"):
+        Monitor(fitted()).update(torch.as_tensor(decisions))
 
 
 def test_columns_of_scores_go_into_select_and_a_monitor() -> None:

@@ -1,6 +1,7 @@
 """``pnml fit``: a detector from training embeddings, or from training images and their model."""
 
 import shlex
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
     from pnml.io.embedded_images import EmbeddedImages
     from pnml.io.embeddings import EmbeddingFile
     from pnml.pytorch.guard import Guard
+
+_ROWS_A_CLASS = 10  # with so many training samples for each class, every class should be predicted for some
+
+
+class EmptyClassesWarning(UserWarning):
+    """Some class is predicted for no training sample."""
 
 
 def fit(
@@ -113,6 +120,7 @@ def fit(
         detector, skipped = local.fit(samples, last_layer)
     options.list_skipped(skipped, samples)
     detector.save(out)
+    _warn_of_empty_classes(detector)
     typer.echo(f"fitted on {detector.correlation.count:,} rows of {samples.path}")
     typer.echo(f"  features  {detector.n_features:,}")
     typer.echo(f"  classes   {detector.n_classes:,}")
@@ -132,6 +140,20 @@ def fit(
         **describe_as_facts(detector.subspace),
         "skipped": skipped,
     }
+
+
+def _warn_of_empty_classes(detector: Detector) -> None:
+    """Warn if the model predicts some class for none of many training samples: forgotten weights, or another folder."""
+    counts = detector.correlation.class_counts  # of predicted classes; none for the leverage of the paper
+    empty = [number for number, count in enumerate(counts) if count == 0]
+    if empty and detector.correlation.count >= _ROWS_A_CLASS * len(counts):
+        named = ", ".join([*map(str, empty[:5]), *["..."] * bool(empty[5:])])
+        warnings.warn(
+            f"no training sample is predicted to be of class {named} ({len(empty):,} of {len(counts):,} classes): are "
+            "these all training samples, and the weights after training?",
+            EmptyClassesWarning,
+            stacklevel=2,
+        )
 
 
 def _calibrate_command(out: Path, model: str | None, weights: Path | None) -> str:

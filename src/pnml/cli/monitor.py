@@ -15,6 +15,7 @@ from pnml.core.detector import Detector
 from pnml.core.monitor import Monitor
 from pnml.io.locks import lock_folder
 from pnml.io.outputs import check_output
+from pnml.io.preparation_record import of_images
 from pnml.io.scores import layer_labels
 from pnml.io.texts import read_class_names
 from pnml.io.watched import take_in
@@ -100,7 +101,8 @@ def _opened(detector: Path | None, state: Path | None, alpha: float | None) -> M
     """Return the monitor of a file that is there, or a new one."""
     fitted = None if detector is None else Detector.load(detector)
     if fitted is not None and fitted.threshold is None:
-        raise ValueError(f"{detector} has no threshold: pnml calibrate {detector} --embeddings held_out.npy")
+        samples = "--embeddings HELD_OUT" if of_images(fitted.preparation) is None else "--images HELD_OUT --model ..."
+        raise ValueError(f"{detector} has no threshold: pnml calibrate {detector} {samples}")
     if state is None or not state.exists():
         if fitted is None:
             raise typer.BadParameter("give the detector, or a --state that exists", param_hint="--detector")

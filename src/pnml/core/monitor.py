@@ -157,7 +157,10 @@ class Monitor:
             if self.layer_names and (flagged is None or flagged.any()):
                 strangest_layer = scores.strangest_layer
             scores = getattr(scores, "score", scores.regret)
-        regret = to_numpy(as_array(scores))
+        regret = to_numpy(as_array(scores), None)
+        if regret.dtype == bool:
+            raise ValueError("expected regrets, got decisions: pass the result, monitor.update(result), or its regret")
+        regret = to_numpy(regret)
         if regret.ndim != 1:
             raise ValueError(f"expected regrets of shape (m,), got shape {regret.shape}")
         classes = None if prediction is None else self._classes(prediction, len(regret))

@@ -38,7 +38,10 @@ def select(p_values: Array, fdr: float = 0.1) -> Array:
             f"expected p-values, got a {type(p_values).__name__}: pass its p_value, select(result.p_value)"
         )
     given = as_array(p_values)
-    found = to_numpy(given)
+    found = to_numpy(given, None)
+    if found.dtype == bool:
+        raise ValueError("expected p-values, got decisions: pass select(result.p_value)")
+    found = to_numpy(found)
     if found.ndim != 1:
         raise ValueError(f"expected p-values of shape (m,), got shape {found.shape}")
     is_share = (found >= 0) & (found <= 1)

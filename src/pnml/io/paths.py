@@ -64,7 +64,7 @@ def find_parquet_files(path: PathOrUri) -> tuple[Any, list[Any]]:
     below = filesystem.get_file_info(fs.FileSelector(inner, recursive=True))
     files = [info for info in below if info.type == fs.FileType.File and _is_visible_parquet(info.path, inner)]
     if not files:
-        raise ValueError(f"no .parquet files in {path}")
+        raise ValueError(f"no .parquet files in {path}: give a folder that holds some, or a file")
     return filesystem, sorted(files, key=lambda info: str(info.path))
 
 

@@ -181,7 +181,8 @@ class GuardedModel(nn.Module):
             raise ValueError(
                 f"{path} was fitted for another last layer: one of {detector.n_features} features and "
                 f"{detector.n_classes} classes with digest {detector.head_digest[:12]}, which none of this model's "
-                f"linear layers {[self.head_name] if self.head_name else list(linear_layers(self.plain_model))} is"
+                f"linear layers {[self.head_name] if self.head_name else list(linear_layers(self.plain_model))} is: "
+                "load the weights that it was fitted with into the model (--weights on the command line)"
             )
         if len(matches) > 1:
             raise ValueError(
