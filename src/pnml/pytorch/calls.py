@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Node:
     """One call of a module: where it stands in the depth of the model, what it called, what it returned.
 
-    ``source`` is the last module with parameters that was called before it returned.
+    ``source`` is the last call of a module with parameters and without parts before it returned, which may be itself.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Node:
     end: int = 0
     input: Tensor | None = None
     output: Tensor | None = None
-    source: nn.Module | None = None
+    source: Node | None = None
     children: list[Node] = field(default_factory=list)
 
     @property
@@ -56,7 +56,7 @@ class _CallTree:
         self.root = Node("", model, 0, 0)
         self.entered: Tensor | None = None
         self.depth = 0
-        self._source: nn.Module | None = None
+        self._source: Node | None = None
         self._head = head
         self._stack, self._calls = [self.root], Counter[str]()
         self._names = dict(seen_modules(model))
@@ -96,7 +96,7 @@ class _CallTree:
         node = self._stack.pop()
         if not node.children and next(module.parameters(), None) is not None:
             self.depth += 1
-            self._source = module
+            self._source = node
         node.end, node.output, node.source = self.depth, first_tensor(output), self._source
 
 

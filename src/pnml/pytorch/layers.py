@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from pnml.pytorch.axes import Counts, axes_of, has_samples
 from pnml.pytorch.calls import Node, call_tree
+from pnml.pytorch.pooling import token_mask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,12 +19,6 @@ COUNT = 8
 """How many layers are chosen, where the model has as many."""
 
 _WIDEST = 8192  # pooled features; one correlation of them takes half a gigabyte
-
-_CHANNELS_FIRST = (
-    nn.modules.conv._ConvNd,  # noqa: SLF001 - the only common base of all convolutions
-    nn.modules.batchnorm._NormBase,  # noqa: SLF001
-    nn.GroupNorm,
-)
 
 
 class LayersNotFoundError(ValueError):
@@ -157,22 +153,22 @@ def find_layers(
     root, embeddings = call_tree(model, args, kwargs or {}, head)
     if embeddings is None:
         raise LayersNotFoundError("the model itself is its head" if not head else f"the head {head!r} was not called")
-    samples = embeddings.shape[0]
+    counts = Counts(embeddings.shape[0], _token_count(model, args, kwargs or {}))
     if named is not None:
-        return tuple(_named(root, name, samples) for name in named)
+        return tuple(_named(root, name, counts) for name in named)
     total = root.end
-    blocks = [node for node in _blocks(root, total / COUNT) if _is_usable(node, samples, embeddings)]
+    blocks = [node for node in _blocks(root, total / COUNT) if _is_usable(node, counts, embeddings)]
     by_depth: dict[int, Node] = {}
     for node in blocks:  # of outputs at the same depth the last that still has pixels or tokens
         there = by_depth.get(node.end)
-        if there is None or _places(node, samples) > 1 or _places(there, samples) == 1:
+        if there is None or _places(node, counts) > 1 or _places(there, counts) == 1:
             by_depth[node.end] = node
     chosen: set[int] = set()
     for step in range(1, COUNT + 1):
         left = [depth for depth in by_depth if depth not in chosen]
         if left:
             chosen.add(min(left, key=lambda depth: abs(depth - step * total / COUNT)))
-    return tuple(_layer(by_depth[depth], samples) for depth in sorted(chosen))
+    return tuple(_layer(by_depth[depth], counts) for depth in sorted(chosen))
 
 
 def _blocks(node: Node, deepest: float) -> Iterator[Node]:
@@ -188,35 +184,28 @@ def _blocks(node: Node, deepest: float) -> Iterator[Node]:
             yield child
 
 
-def _is_usable(node: Node, samples: int, embeddings: Tensor) -> bool:
+def _is_usable(node: Node, counts: Counts, embeddings: Tensor) -> bool:
     """Return whether an output holds numbers, has one entry per sample, is not too wide, and not the embedding."""
     output = node.output
-    if output is None or not _has_samples(output, samples):
+    if output is None or not has_samples(output, counts.samples):
         return False
     if node.end == 0 or isinstance(node.module, (nn.Flatten, nn.Identity)):
         return False
     one_place = output.shape[:2] == embeddings.shape and output.numel() == embeddings.numel()
     if one_place and torch.equal(output.reshape(embeddings.shape), embeddings):
         return False
-    layer = _layer(node, samples)
-    return output.shape[layer.channel_axis] * (1 if _places(node, samples) == 1 else 2) <= _WIDEST
+    layer = _layer(node, counts)
+    return output.shape[layer.channel_axis] * (1 if _places(node, counts) == 1 else 2) <= _WIDEST
 
 
-def _has_samples(output: Tensor, samples: int) -> bool:
-    """Return whether an output holds numbers, one entry per sample: along its first axis or, of three, the second."""
-    if not output.is_floating_point() or output.ndim < 2:
-        return False
-    return output.shape[0] == samples or (output.ndim == 3 and output.shape[1] == samples)
-
-
-def _places(node: Node, samples: int) -> int:
+def _places(node: Node, counts: Counts) -> int:
     """Return how many pixels or tokens an output has."""
     assert node.output is not None  # noqa: S101 - usable
-    layer = _layer(node, samples)
-    return node.output.numel() // max(1, samples * node.output.shape[layer.channel_axis])
+    layer = _layer(node, counts)
+    return node.output.numel() // max(1, counts.samples * node.output.shape[layer.channel_axis])
 
 
-def _named(root: Node, name: str, samples: int) -> Layer:
+def _named(root: Node, name: str, counts: Counts) -> Layer:
     nodes, found = [root], []
     for node in nodes:  # which grows on the way
         nodes.extend(node.children)
@@ -228,45 +217,19 @@ def _named(root: Node, name: str, samples: int) -> Layer:
             f"{[node.name for node in nodes[1:] if node.output is not None][:20]}"
         )
     output = found[0].output
-    if output is None or not _has_samples(output, samples):
+    if output is None or not has_samples(output, counts.samples):
         raise LayersNotFoundError(f"the output of {name!r} does not have one entry per sample: take another layer")
-    return _layer(found[0], samples)
+    return _layer(found[0], counts)
 
 
-def _layer(node: Node, samples: int) -> Layer:
-    """Find the axes of an output: of the samples, and of the channels by the last module that computed it."""
-    output = node.output
-    assert output is not None  # noqa: S101 - usable
-    batch = _batch_axis(node, samples)
-    if output.ndim == 2:
-        return Layer(node.name, node.call, batch, 1 - batch)
-    final, width = output.ndim - 1, _width(node.source)
-    if isinstance(node.source, _CHANNELS_FIRST) or (output.ndim > 3 and width is None):
-        return Layer(node.name, node.call, batch, 1 if batch == 0 else final)
-    moved = batch == 0 and output.shape[1] == width and (output.shape[final] != width or _is_convolutional(node))
-    return Layer(node.name, node.call, batch, 1 if moved else final)
+def _layer(node: Node, counts: Counts) -> Layer:
+    return Layer(node.name, node.call, *axes_of(node, counts))
 
 
-def _is_convolutional(node: Node) -> bool:
-    """Return whether a call, or one inside it, has its channels in the second axis."""
-    return isinstance(node.module, _CHANNELS_FIRST) or any(map(_is_convolutional, node.children))
-
-
-def _batch_axis(node: Node, samples: int) -> int:
-    """Return 0, or 1 for sequences that have their samples there."""
-    output, module = node.output, node.module
-    assert output is not None  # noqa: S101 - usable
-    if output.ndim == 3 and output.shape[1] == samples:
-        first = getattr(module, "batch_first", None)
-        if first is False or output.shape[0] != samples:
-            return 1
-    return 0
-
-
-def _width(module: nn.Module | None) -> int | None:
-    """Return how many features a module puts out, if it says so."""
-    for name in ("out_features", "out_channels", "num_features", "num_channels", "embed_dim", "embedding_dim"):
-        if isinstance(width := getattr(module, name, None), int):
-            return width
-    shape = getattr(module, "normalized_shape", None)
-    return int(shape[-1]) if shape else None
+def _token_count(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
+    """Return how many tokens every sample has, by a mask of them or by their numbers in a vocabulary."""
+    mask = token_mask(model, args, kwargs)
+    if mask is not None:
+        return mask.shape[1]
+    first = next((x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)), None)
+    return None if first is None or first.is_floating_point() or first.ndim != 2 else first.shape[1]
