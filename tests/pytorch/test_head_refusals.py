@@ -16,6 +16,7 @@ from pnml.pytorch.head import HeadNotFoundError
 
 from .classifiers import Then, body
 from .networks import CLASSES, FEATURES, bert, images, rows, sentences
+from .test_summed_heads import Ensemble
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,50 +51,20 @@ def test_a_softmax_is_no_answer_about_independent_labels() -> None:
         find_head(model, (rows(20),), task="multilabel")
 
 
-class Ensemble(nn.Module):
-    """Three networks, and what is made of their logits."""
-
-    def __init__(self, combine: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        networks = [nn.Sequential(body(seed), nn.Linear(FEATURES, CLASSES)) for seed in range(3)]
-        self.networks, self.combine = nn.ModuleList(networks), combine
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.combine(torch.stack([network(x) for network in self.networks]))
-
-
 @pytest.mark.parametrize("named", [None, "networks.1.1"])
 @pytest.mark.parametrize(
     "combine",
     [
-        pytest.param(lambda z: z.mean(dim=0), id="mean of logits"),
-        pytest.param(lambda z: z.sum(dim=0), id="sum of logits"),
         pytest.param(lambda z: z.softmax(dim=2).mean(dim=0), id="mean of probabilities"),
         pytest.param(lambda z: z.softmax(dim=2).mean(dim=0).log(), id="logarithm of the mean"),
-        pytest.param(lambda z: 0.5 * z[0] + 0.3 * z[1] + 0.2 * z[2], id="weighted"),
     ],
 )
 def test_an_ensemble_is_not_taken_for_one_of_its_members(
     combine: Callable[[Tensor], Tensor], named: str | None
 ) -> None:
-    with pytest.raises(HeadNotFoundError, match=rf"(?s)networks\.0\.1.*an ensemble is not.*for member in.*{WAY_OUT}"):
+    match = rf"(?s)networks\.0\.1.*not one linear classifier.*for member in.*{WAY_OUT}"
+    with pytest.raises(HeadNotFoundError, match=match):
         find_head(Ensemble(combine), (rows(20),), named=named)
-
-
-def test_a_mean_of_logits_is_guarded_by_its_joined_embeddings() -> None:
-    model = Ensemble(lambda z: z.mean(dim=0))
-    heads: list[Any] = [network[1] for network in model.networks]  # type: ignore[index]
-    weight = torch.cat([head.weight for head in heads], dim=1) / 3
-    bias = torch.stack([head.bias for head in heads]).mean(dim=0)
-    guard = pnml.guard(
-        model,
-        head=(weight, bias),
-        embed=lambda model, x: torch.cat([network[0](x) for network in model.networks], dim=1),
-    )
-    result = guard.fit([rows(200)], progress=False)(rows(5, seed=1))
-    with torch.no_grad():
-        torch.testing.assert_close(result.logits, model(rows(5, seed=1)))
 
 
 def test_a_scripted_model_is_refused_with_the_way_out_and_takes_it() -> None:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from pnml.pytorch.head import eager, unfused_attention
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from torch.utils.hooks import RemovableHandle
 
@@ -24,6 +24,7 @@ class Node:
     """One call of a module: where it stands in the depth of the model, what it called, what it returned.
 
     ``source`` is the last call of a module with parameters and without parts before it returned, which may be itself.
+    What holds a head has no output: that is made of logits.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Node:
     input: Tensor | None = None
     output: Tensor | None = None
     source: Node | None = None
+    holds_head: bool = False
     children: list[Node] = field(default_factory=list)
 
     @property
@@ -50,14 +52,14 @@ class Node:
 
 
 class _CallTree:
-    """Hooks that write down which module calls which, in this thread, until the head is called."""
+    """Hooks that write down which module calls which, in this thread, until all heads are called."""
 
-    def __init__(self, model: nn.Module, head: str) -> None:
+    def __init__(self, model: nn.Module, heads: Sequence[str]) -> None:
         self.root = Node("", model, 0, 0)
-        self.entered: Tensor | None = None
+        self.entered: dict[str, Tensor] = {}
         self.depth = 0
         self._source: Node | None = None
-        self._head = head
+        self._heads = set(heads)
         self._stack, self._calls = [self.root], Counter[str]()
         self._names = dict(seen_modules(model))
         self._thread = get_ident()
@@ -77,12 +79,19 @@ class _CallTree:
         for node in self._stack:  # those that enclose the head
             node.end = self.depth
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all heads were called."""
+        return len(self.entered) == len(self._heads)
+
     def _enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if get_ident() != self._thread or self.entered is not None:
+        if get_ident() != self._thread or self.is_complete:
             return
         name = self._names[module]
-        if name == self._head:
-            self.entered = args[0] if args else kwargs["input"]
+        if name in self._heads:
+            self.entered.setdefault(name, args[0] if args else next(iter(kwargs.values())))
+            for node in self._stack:
+                node.holds_head = True
             return
         given = first_tensor((*args, *kwargs.values()))
         node = Node(name, module, self._calls[name], self.depth, input=given)
@@ -91,21 +100,24 @@ class _CallTree:
         self._stack.append(node)
 
     def _leave(self, module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
-        if get_ident() != self._thread or self.entered is not None or self._stack[-1].module is not module:
+        if get_ident() != self._thread or self.is_complete or self._stack[-1].module is not module:
             return
         node = self._stack.pop()
         if not node.children and next(module.parameters(), None) is not None:
             self.depth += 1
             self._source = node
-        node.end, node.output, node.source = self.depth, first_tensor(output), self._source
+        node.end, node.source = self.depth, self._source
+        node.output = None if node.holds_head else first_tensor(output)
 
 
-def call_tree(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], head: str) -> tuple[Node, Tensor | None]:
-    """Run a model and return the tree of its calls up to the head's, and what entered the head, None if nothing did."""
-    tree = _CallTree(model, head)
+def call_tree(
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], heads: Sequence[str]
+) -> tuple[Node, list[Tensor]]:
+    """Run a model and return the tree of its calls until all heads are called, and what entered those that were."""
+    tree = _CallTree(model, heads)
     with tree.watch(), unfused_attention():
         eager(model)(*args, **kwargs)
-    return tree.root, tree.entered
+    return tree.root, list(tree.entered.values())
 
 
 def seen_modules(model: nn.Module) -> Iterator[tuple[nn.Module, str]]:

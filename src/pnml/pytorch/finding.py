@@ -15,6 +15,7 @@ from pnml.pytorch.head import Call, HeadNotFoundError, logits_of
 from pnml.pytorch.last_layer import LastLayer, with_zero_class
 from pnml.pytorch.passes import Pass, Passes, by_place
 from pnml.pytorch.refusals import diagnosis, multilabel_refusal, refusal
+from pnml.pytorch.summed import summed_layer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -101,6 +102,9 @@ class _Finder:
             found = self._one_of(seen, matches(seen))
             if found is not None:
                 return found
+        summed = summed_layer(self.modules, seen.calls, seen.answer, self.task)
+        if summed is not None and self.named in {None, summed.name, *summed.names}:
+            return summed
         raise diagnosis(self.modules, seen, self.named, self.not_affine)
 
     def _one_of(self, seen: Pass, matches: Iterable[_Match]) -> LastLayer | None:

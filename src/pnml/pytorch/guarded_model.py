@@ -13,10 +13,11 @@ from pnml.core.scaling import check_embedding_scale
 from pnml.pytorch.arguments import check_head, check_layers, check_model, check_task
 from pnml.pytorch.finding import find_head
 from pnml.pytorch.given import GivenHead
-from pnml.pytorch.head import HeadWarning, eager, linear_layers, logits_of, record_calls, unwrapped
+from pnml.pytorch.head import HeadWarning, eager, linear_layers, logits_of, unwrapped
 from pnml.pytorch.last_layer import LastLayer, check_same_head, has_own_weights, matching_layers
 from pnml.pytorch.layers import LayersNotFoundError, choose_layers, warn_of_fallback
-from pnml.pytorch.module_tree import ModuleTree, submodule
+from pnml.pytorch.masks import mask_of_length
+from pnml.pytorch.module_tree import ModuleTree
 from pnml.pytorch.pooling import token_mask
 from pnml.pytorch.recording import record_layers
 
@@ -152,7 +153,7 @@ class GuardedModel(nn.Module):
                 wanted = "last"
             if self._given is not None or self.embedding_scale != "auto":
                 wanted = "last"
-            self.found_layers = choose_layers(self.plain_model, args, kwargs, head=head.name, wanted=wanted)
+            self.found_layers = choose_layers(self.plain_model, args, kwargs, head=head.names, wanted=wanted)
         return self.found_layers
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outputs:
@@ -162,11 +163,12 @@ class GuardedModel(nn.Module):
             embeddings, logits, places = self._given.run(args, kwargs)
             return Outputs(logits, embeddings, [], places)
         model, layers = self.plain_model, self._known_layers(args, kwargs)
-        module = submodule(model, head.name)
-        with record_calls(module) as calls, record_layers(model, layers, kwargs, args) as pooled:
+        with head.recorded(model) as calls, record_layers(model, layers, kwargs, args) as pooled:
             answer = self._logits(eager(model)(*args, **kwargs))
         mask = token_mask(model, args, kwargs) if head.reads_mask else None
-        embeddings, logits, places = head.read(module, calls, answer, mask)
+        embeddings, logits, places = head.read(model, calls, answer, mask)
+        if places is not None and len(places) == 2:
+            mask = mask_of_length(model, mask, places[1])
         counts = None if mask is None or mask.shape != places else mask.flatten().bool()
         return Outputs(logits, embeddings, _features(layers, pooled, embeddings.shape[0]), places, counts)
 
@@ -175,7 +177,8 @@ class GuardedModel(nn.Module):
         if self._given is not None:
             check_same_head(detector, self._given.affine)
             return None
-        names = [self.head_name] if self.head_name else [name for name, _ in self.plain_model.named_modules()]
+        every = [name for name, _ in self.plain_model.named_modules()]
+        names = [self.head_name] if self.head_name in every and self.head_name else every
         matches = matching_layers(self.plain_model, names, detector.head_digest)
         if not matches and has_own_weights(detector.head_notes):
             raise ValueError(

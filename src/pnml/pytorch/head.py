@@ -85,11 +85,22 @@ def logits_of(output: Any) -> Tensor:
         return output
     logits = output.get("logits") if isinstance(output, dict) else getattr(output, "logits", None)
     if not isinstance(logits, Tensor):
+        held, example = _held(output)
         raise TypeError(
-            f"the model returned {type(output).__name__}: expected a tensor of logits, or something that holds 'logits'"
-            ". Take them out of it, pnml.guard(model, logits=lambda output: output[0])"
+            f"the model returned {type(output).__name__}{held}: expected a tensor of logits, or something that holds "
+            f"'logits'. Take them out of it, pnml.guard(model, logits=lambda output: {example})"
         )
     return logits
+
+
+def _held(output: Any) -> tuple[str, str]:
+    """Return the tensors that an output holds, in words, and how to take the likeliest one: the first of two axes."""
+    entries = output if isinstance(output, dict) else dict(enumerate(output if isinstance(output, (tuple, list)) else ()))
+    tensors = {f"output[{key!r}]": tuple(x.shape) for key, x in entries.items() if isinstance(x, Tensor)}
+    if not tensors:
+        return "", "output[0]"
+    held = ", ".join(f"{name} of shape {shape}" for name, shape in tensors.items())
+    return f" with {held}", next((name for name, shape in tensors.items() if len(shape) == 2), next(iter(tensors)))
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,16 +13,21 @@ from pnml.backend.arrays import is_traced
 from pnml.core.last_layer import head_digest
 from pnml.pytorch.affine import Affine, as_places, own_affine
 from pnml.pytorch.endings import Ending
+from pnml.pytorch.head import record_calls
+from pnml.pytorch.module_tree import submodule
 from pnml.pytorch.passes import is_convolution
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pnml.core.detector import Detector
     from pnml.pytorch.affine import Source
     from pnml.pytorch.head import Call
 
 _SCALED, _PROBED, _COSINE = "scaled", "affine", "embeddings of norm 1"
+SUMMED = "added up"
+"""The note of a head of several layers."""
+
 _READINGS = {
     "place": "one token of each sample",
     "mean": "mean over tokens or pixels",
@@ -108,16 +114,29 @@ class LastLayer:
             return "every token or pixel has an answer of its own, and layers have one row per sample"
         return "the head's input has its samples in the second axis, after the tokens" if self.tokens_first else None
 
-    def read(self, module: nn.Module, calls: Sequence[Call], answer: Tensor, mask: Tensor | None) -> Rows:
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the modules that it is made of."""
+        return (self.name,)
+
+    @contextmanager
+    def recorded(self, model: nn.Module) -> Iterator[dict[str, list[Call]]]:
+        """Note what passes through these modules while the context is open, by their names."""
+        with ExitStack() as stack:
+            yield {name: stack.enter_context(record_calls(submodule(model, name))) for name in self.names}
+
+    def read(
+        self, model: nn.Module, calls: Mapping[str, Sequence[Call]], answer: Tensor, mask: Tensor | None
+    ) -> Rows:
         """Return the embeddings and logits of a forward pass.
 
         Args:
-            module: of this name.
-            calls: of the module in the pass.
+            model: the classifier.
+            calls: of its modules in the pass.
             answer: what the model returned as logits.
             mask: which tokens count, (n, T).
         """
-        call = self._call(calls, answer)
+        module, call = submodule(model, self.name), self._call(calls[self.name], answer)
         plain = self.ending.reading == "rows" and not self.ending.function
         if plain and answer.ndim == call.embeddings.ndim == 2 and not (self.one_logit or self.source == "cosine"):
             return Rows(call.embeddings, answer)
@@ -125,6 +144,11 @@ class LastLayer:
         if found is None:
             raise ValueError(f"the head {self.name!r} was called with {tuple(call.embeddings.shape)}, which is new")
         x, z, taken = *found, None
+        if self.ending.reading == "rows" and z.shape[1] != 1:
+            raise ValueError(
+                f"the head {self.name!r} gave {z.shape[1]} answers a sample, where the first batch had one: begin with "
+                "a batch in which samples have more tokens or pixels"
+            )
         if self.tokens_first:
             x, z = x.transpose(0, 1), z.transpose(0, 1)
         if self.ending.reading == "place":
@@ -193,7 +217,7 @@ def check_same_head(detector: Detector, affine: Affine) -> None:
 
 def has_own_weights(notes: Sequence[str]) -> bool:
     """Return whether a head with these notes has the weight and the bias of a linear layer of its model."""
-    return not {_SCALED, _PROBED, _COSINE} & set(notes)
+    return not {_SCALED, _PROBED, _COSINE, SUMMED} & set(notes)
 
 
 def matching_layers(model: nn.Module, names: Sequence[str], digest: str) -> list[str]:

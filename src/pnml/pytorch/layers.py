@@ -60,7 +60,7 @@ def check_layer_names(model: nn.Module, names: Sequence[str]) -> None:
 
 
 def choose_layers(
-    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], *, head: str, wanted: str | Sequence[str]
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], *, head: str | Sequence[str], wanted: str | Sequence[str]
 ) -> tuple[Layer, ...]:
     """Return the layers to watch, found by running a model on a few samples of a batch.
 
@@ -68,7 +68,7 @@ def choose_layers(
         model: a classifier.
         args: its positional arguments.
         kwargs: its keyword arguments.
-        head: the name of its last linear layer.
+        head: the name of its last linear layer, or the names of those that it adds up.
         wanted: "auto" for layers evenly spaced over the depth, with a :class:`LayersNotFoundWarning` if there are none;
             "last" for none; or the names of layers.
     """
@@ -89,7 +89,7 @@ def choose_layers(
 
 
 def _find_with_few(
-    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], head: str, named: Sequence[str] | None
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], head: str | Sequence[str], named: Sequence[str] | None
 ) -> tuple[Layer, ...]:
     """Find layers with a few samples, or with the whole batch if the model takes nothing else."""
     try:
@@ -130,7 +130,7 @@ def find_layers(
     args: tuple[Any, ...],
     kwargs: dict[str, Any] | None = None,
     *,
-    head: str,
+    head: str | Sequence[str],
     named: Sequence[str] | None = None,
 ) -> tuple[Layer, ...]:
     """Return layers of a model before its head, evenly spaced over its depth, in the order in which they are called.
@@ -143,21 +143,23 @@ def find_layers(
         model: is run once.
         args: its positional arguments.
         kwargs: its keyword arguments.
-        head: the name of its last linear layer.
+        head: the name of its last linear layer, or the names of those that it adds up.
         named: names of modules to take instead.
 
     >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.Flatten(), nn.LazyLinear(2))
     >>> [str(layer) for layer in find_layers(model, (torch.zeros(5, 3, 8, 8),), head="4")]
     ['1', '2']
     """
-    root, embeddings = call_tree(model, args, kwargs or {}, head)
-    if embeddings is None:
-        raise LayersNotFoundError("the model itself is its head" if not head else f"the head {head!r} was not called")
-    counts = Counts(embeddings.shape[0], _token_count(model, args, kwargs or {}))
+    heads = (head,) if isinstance(head, str) else tuple(head)
+    root, entered = call_tree(model, args, kwargs or {}, heads)
+    if len(entered) < len(heads):
+        own = "the model itself is its head"
+        raise LayersNotFoundError(own if "" in heads else f"the head {' + '.join(heads)!r} was not called")
+    counts = Counts(entered[0].shape[0], _token_count(model, args, kwargs or {}))
     if named is not None:
         return tuple(_named(root, name, counts) for name in named)
     total = root.end
-    blocks = [node for node in _blocks(root, total / COUNT) if _is_usable(node, counts, embeddings)]
+    blocks = [node for node in _blocks(root, total / COUNT) if _is_usable(node, counts, entered)]
     by_depth: dict[int, Node] = {}
     for node in blocks:  # of outputs at the same depth the last that still has pixels or tokens
         there = by_depth.get(node.end)
@@ -184,16 +186,17 @@ def _blocks(node: Node, deepest: float) -> Iterator[Node]:
             yield child
 
 
-def _is_usable(node: Node, counts: Counts, embeddings: Tensor) -> bool:
-    """Return whether an output holds numbers, has one entry per sample, is not too wide, and not the embedding."""
+def _is_usable(node: Node, counts: Counts, entered: Sequence[Tensor]) -> bool:
+    """Return whether an output holds numbers, has one entry per sample, is not too wide, and no embedding."""
     output = node.output
     if output is None or not has_samples(output, counts.samples):
         return False
     if node.end == 0 or isinstance(node.module, (nn.Flatten, nn.Identity)):
         return False
-    one_place = output.shape[:2] == embeddings.shape and output.numel() == embeddings.numel()
-    if one_place and torch.equal(output.reshape(embeddings.shape), embeddings):
-        return False
+    for embeddings in entered:
+        one_place = output.shape[:2] == embeddings.shape and output.numel() == embeddings.numel()
+        if one_place and torch.equal(output.reshape(embeddings.shape), embeddings):
+            return False
     layer = _layer(node, counts)
     return output.shape[layer.channel_axis] * (1 if _places(node, counts) == 1 else 2) <= _WIDEST
 

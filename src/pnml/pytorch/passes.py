@@ -99,7 +99,7 @@ def by_place(answer: Tensor, module: nn.Module) -> Tensor:
     """
     if answer.ndim == 1:
         return answer[:, None]
-    if is_convolution(module) and answer.ndim > 2:
-        rows = answer.flatten(2).transpose(1, 2)
-        return rows[:, 0] if rows.shape[1] == 1 else rows
-    return answer if answer.ndim == 2 else answer.flatten(1, -2)
+    if answer.ndim == 2:
+        return answer
+    rows = answer.flatten(2).transpose(1, 2) if is_convolution(module) else answer.flatten(1, -2)
+    return rows[:, 0] if rows.shape[1] == 1 else rows

@@ -12,6 +12,7 @@ from torch.nn.modules.module import register_module_forward_hook
 from pnml.backend.arrays import is_traced
 from pnml.pytorch.calls import first_tensor
 from pnml.pytorch.head import unfused_attention
+from pnml.pytorch.masks import mask_of_length
 from pnml.pytorch.module_tree import submodules
 from pnml.pytorch.pooling import pool, token_mask
 
@@ -54,9 +55,10 @@ def record_layers(
                 return
             call, calls[name] = calls[name], calls[name] + 1
             for number in wanted[name]:
-                tensor = first_tensor(output)
-                if layers[number].call == call and tensor is not None:
-                    pooled[number] = pool(tensor, layers[number], mask)
+                tensor, layer = first_tensor(output), layers[number]
+                if layer.call == call and tensor is not None:
+                    counting = mask_of_length(model, mask, _tokens(tensor, layer)) if tensor.ndim == 3 else mask
+                    pooled[number] = pool(tensor, layer, counting)
 
         return note
 
@@ -68,6 +70,11 @@ def record_layers(
     finally:
         for handle in handles:
             handle.remove()
+
+
+def _tokens(output: Tensor, layer: Layer) -> int:
+    """Return how many tokens an output of three axes has."""
+    return output.shape[3 - layer.batch_axis - layer.channel_axis]
 
 
 def _add_hooks(notes: Sequence[tuple[nn.Module, Note]]) -> list[RemovableHandle]:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from pnml.pytorch.endings import FUNCTIONS, is_close
+from pnml.pytorch.endings import FUNCTIONS
 from pnml.pytorch.head import HeadNotFoundError, linear_layers
+from pnml.pytorch.summed import calls_like, shares_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,8 +65,8 @@ def diagnosis(
         )
     if members := _members(modules, seen):
         return HeadNotFoundError(
-            f"the model averages or adds up several outputs of linear layers, {members}: an ensemble is not one linear "
-            "classifier. Guard each member, and flag a sample that any of them flags:\n"
+            f"the model averages or adds up what it makes of the outputs of several linear layers, {members}: that is "
+            "not one linear classifier. Guard each member, and flag a sample that any of them flags:\n"
             f"  guards = [pnml.guard(member).fit(train_loader) for member in members]{WAY_OUT}"
         )
     if not_affine:
@@ -81,22 +82,12 @@ def diagnosis(
 
 
 def _members(modules: Mapping[str, nn.Module], seen: Pass) -> list[str]:
-    """Return the layers whose outputs, or softmax of them, add up to the answer with some weights."""
-    layers = {name: calls for name, calls in seen.calls.items() if isinstance(modules[name], nn.Linear)}
-    outputs = [(name, call.output) for name, calls in layers.items() for call in calls]
-    outputs = [(name, z.float().cpu()) for name, z in outputs if z.shape == seen.answer.shape and z.ndim == 2]
-    answer = seen.answer.float().cpu()
-    eps = max(torch.finfo(seen.answer.dtype).eps, torch.finfo(torch.float32).eps)
-    if len(outputs) < 2 or answer.numel() < 2 * len(outputs):
-        return []
+    """Return the layers whose outputs, or softmax of them, add up to the answer with some shares."""
+    found = [(name, z) for name in seen.calls for _, z in calls_like(seen.answer, modules[name], seen.calls[name])]
+    answer = seen.answer.float()
     for function in FUNCTIONS.values():
-        parts = [function(z) for _, z in outputs]
+        parts = [function(z.float()) for _, z in found]
         for target in (answer, answer.exp()):  # the latter for the logarithm of a mean
-            columns = torch.stack([part.flatten() for part in parts], dim=1).double()
-            if not columns.isfinite().all() or not target.isfinite().all():
-                continue
-            weights = torch.linalg.lstsq(columns, target.double().flatten()[:, None], driver="gelsd").solution[:, 0]
-            made = (columns @ weights).reshape(target.shape)
-            if int((weights.abs() > 0.01).sum()) > 1 and is_close(made, target, torch.stack(parts).amax(dim=0), eps):
-                return list(dict.fromkeys(name for name, _ in outputs))
+            if shares_of(parts, target) is not None:
+                return list(dict.fromkeys(name for name, _ in found))
     return []
