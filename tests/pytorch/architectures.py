@@ -148,6 +148,115 @@ class Patches(nn.Module):
         return logits
 
 
+class Embedded(nn.Module):
+    """Patches of a picture as tokens (n, T, C), put out by a module whose last layer is a convolution."""
+
+    def __init__(self, patch: int, width: int = 8) -> None:
+        super().__init__()
+        self.patch, self.first = nn.Conv2d(3, width, patch, stride=patch), nn.Parameter(torch.randn(1, 1, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        patches = self.patch(x).flatten(2).transpose(1, 2)
+        return torch.cat([self.first.expand(len(x), -1, -1), patches], dim=1)
+
+
+class NormalisedRows(nn.Module):
+    """A residual block on tokens (n, T, C) that normalises all tokens of all samples as rows of one matrix."""
+
+    def __init__(self, width: int = 8) -> None:
+        super().__init__()
+        self.linear, self.norm = nn.Linear(width, width), nn.BatchNorm1d(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = x + self.norm(self.linear(x).flatten(0, 1)).reshape(x.shape).tanh()
+        return found
+
+
+class ConvolvedTokens(nn.Module):
+    """A block on tokens (n, T, C) that ends in a convolution along them."""
+
+    def __init__(self, width: int = 8) -> None:
+        super().__init__()
+        self.up, self.along = nn.Linear(width, 2 * width), nn.Conv1d(2 * width, width, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.along(self.up(x).tanh().transpose(1, 2)).transpose(1, 2)
+        return found
+
+
+class NormalisedLast(ConvolvedTokens):
+    """The same with a normalisation of the channels at its end."""
+
+    def __init__(self, width: int = 8) -> None:
+        super().__init__(width)
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.norm(super().forward(x))
+        return found
+
+
+class Joined(nn.Module):
+    """A block on tokens (n, T, C) that joins what two layers put out."""
+
+    def __init__(self, width: int = 8) -> None:
+        super().__init__()
+        self.along = nn.Conv1d(width, 8, 3, padding=1)
+        self.left, self.right = nn.Linear(8, 7), nn.Linear(8, 7)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.along(x.transpose(1, 2)).transpose(1, 2)
+        return torch.cat([self.left(x), self.right(x)], dim=2)
+
+
+class ConvolvedHeads(nn.Module):
+    """A block on tokens (n, T, C) that ends in a convolution over the heads of an attention, as pictures (T, C / 2)."""
+
+    def __init__(self, width: int = 8) -> None:
+        super().__init__()
+        self.values, self.heads = nn.Linear(width, width), nn.Conv2d(2, 2, (3, 1), padding=(1, 0), groups=2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        values = self.values(x).unflatten(2, (2, -1)).transpose(1, 2)
+        found: Tensor = x + self.heads(values).transpose(1, 2).flatten(2).tanh()
+        return found
+
+
+class ConvolvedPixels(nn.Module):
+    """A block on pixels (n, H, W, C) that ends in a convolution."""
+
+    def __init__(self, inputs: int = WIDTH) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(inputs, WIDTH, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.conv(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+        return found
+
+
+class SizedNorm(nn.Module):
+    """A normalisation that says its size as a number, not as a shape."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.normalized_shape, self.weight = size, nn.Parameter(torch.ones(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x / x.std(dim=-1, keepdim=True) * self.weight
+
+
+class MeanOfTokens(nn.Module):
+    """Blocks on tokens, their mean, and a head."""
+
+    def __init__(self, *blocks: nn.Module, width: int = 8) -> None:
+        super().__init__()
+        self.blocks, self.head = nn.Sequential(*blocks), nn.Linear(width, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.blocks(x).flatten(1, -2).mean(dim=1))
+        return logits
+
+
 class Recurrent(nn.Module):
     """Two recurrent layers, which return tuples."""
 
@@ -194,6 +303,10 @@ def _convolutions(kind: type[nn.Module], norm: type[nn.Module], pool: type[nn.Mo
     )
 
 
+def linear(width: int, count: int) -> list[nn.Module]:
+    return [nn.Sequential(nn.Linear(width, width), nn.Tanh()) for _ in range(count)]
+
+
 def cases() -> dict[str, Case]:
     """Return all networks, in eval mode."""
     torch.manual_seed(0)
@@ -219,6 +332,32 @@ def cases() -> dict[str, Case]:
         "recurrent, samples first": (Recurrent(nn.LSTM, batch_first=True), sequence, last),
         "recurrent, tokens first": (Recurrent(nn.LSTM, batch_first=False), sequence, tokens_first),
         "gated, tokens first": (Recurrent(nn.GRU, batch_first=False), sequence, tokens_first),
+        "patches as tokens": (MeanOfTokens(Embedded(4), *linear(8, 5)), picture, last),
+        "as many patches as channels": (MeanOfTokens(Embedded(4, width=5), *linear(5, 5), width=5), picture, last),
+        "normalised rows": (MeanOfTokens(nn.Linear(5, 8), *(NormalisedRows() for _ in range(10))), sequence, last),
+        "convolved tokens": (MeanOfTokens(nn.Linear(5, 8), *(ConvolvedTokens() for _ in range(10))), sequence, last),
+        "as many tokens as channels": (
+            MeanOfTokens(nn.Linear(5, 7), *(ConvolvedTokens(7) for _ in range(10)), width=7),
+            sequence,
+            last,
+        ),
+        "as many tokens as normalised channels": (
+            MeanOfTokens(nn.Linear(5, 7), *(NormalisedLast(7) for _ in range(10)), width=7),
+            sequence,
+            last,
+        ),
+        "joined channels": (
+            MeanOfTokens(nn.Embedding(50, 8), Joined(), *(Joined(14) for _ in range(9)), width=14),
+            (torch.randint(0, 50, (9, 7), generator=seeded()),),
+            last,
+        ),
+        "convolved heads": (MeanOfTokens(nn.Linear(5, 8), *(ConvolvedHeads() for _ in range(10))), sequence, last),
+        "convolved pixels, channels last": (
+            MeanOfTokens(ConvolvedPixels(3), *(ConvolvedPixels() for _ in range(10)), width=WIDTH),
+            (images(9).permute(0, 2, 3, 1),),
+            last,
+        ),
+        "norm with a number": (MeanOfTokens(nn.Linear(5, 8), SizedNorm(8), *linear(8, 2)), sequence, last),
         "repeated": (Repeated(), (torch.randn(9, 8, generator=seeded()),), {}),
         "bert": (bert(), (), last, {"input_ids": torch.randint(0, 50, (9, 10), generator=seeded())}),
         "vit": (vit(), picture, {3: (0, 2), 4: (0, 1)}),

@@ -154,9 +154,21 @@ def test_classes_instead_of_logits_are_refused() -> None:
         find_head(Returning(lambda logits: logits.argmax(dim=1)), (rows(4),))
 
 
-@pytest.mark.parametrize("output", [(torch.zeros(2),), {"scores": torch.zeros(2)}, None])
-def test_a_model_without_logits_is_refused(output: Any) -> None:
-    with pytest.raises(TypeError, match=f"the model returned {type(output).__name__}: expected a tensor of logits"):
+@pytest.mark.parametrize(
+    ("output", "held", "example"),
+    [
+        ((torch.zeros(2),), r" with output\[0\] of shape \(2,\)", r"output\[0\]"),
+        (
+            {"hidden": torch.zeros(4, 7, 3), "scores": torch.zeros(4, 2)},
+            r" with output\['hidden'\] of shape \(4, 7, 3\), output\['scores'\] of shape \(4, 2\)",
+            r"output\['scores'\]",
+        ),
+        (None, "", r"output\[0\]"),
+    ],
+)
+def test_a_model_without_logits_is_refused_with_what_it_returned(output: Any, held: str, example: str) -> None:
+    match = rf"returned {type(output).__name__}{held}: expected a tensor of logits.*lambda output: {example}\)"
+    with pytest.raises(TypeError, match=match):
         find_head(Returning(lambda _: output), (rows(4),))
 
 

@@ -87,8 +87,8 @@ def test_a_sum_is_found_again_by_another_guard_and_in_another_fit(tmp_path: Path
         found = other.load(tmp_path / "detector.safetensors")(fresh)
         assert torch.equal(found.regret, expected.regret)
     torch.testing.assert_close(guard.fit([rows(100)], progress=False)(fresh).regret, expected.regret)
-    model.networks[1][1].weight.data *= 2  # type: ignore[index,union-attr,operator]
-    with pytest.raises(ValueError, match="other weights|another last layer"):
+    model.networks[1][1].weight.data *= 2  # type: ignore[index]
+    with pytest.raises(ValueError, match=r"other weights|another last layer"):
         pnml.guard(model).load(tmp_path / "detector.safetensors")(fresh)
 
 
@@ -157,9 +157,9 @@ class Views(nn.Module):
 def test_a_head_on_several_views_has_the_mean_of_what_enters_it_for_embedding() -> None:
     model = Views().eval()
     guard = pnml.guard(model, layers="last").fit([rows(100)], progress=False)
-    by_hand = pnml.guard(
-        model, head="head", embed=lambda model, x: (model.body(x) + model.body(-x.square())) / 2
-    ).fit([rows(100)], progress=False)
+    by_hand = pnml.guard(model, head="head", embed=lambda model, x: (model.body(x) + model.body(-x.square())) / 2).fit(
+        [rows(100)], progress=False
+    )
     fresh = rows(5, seed=1)
     torch.testing.assert_close(guard(fresh).regret, by_hand(fresh).regret, rtol=1e-3, atol=1e-6)
     model.forward = lambda x: model.head(model.body(x))  # type: ignore[method-assign]

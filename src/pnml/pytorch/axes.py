@@ -57,10 +57,8 @@ def _channel_axis(node: Node, batch: int, tokens: int | None) -> int:
     """Return the axis of the channels: the one that is not of the tokens, or by the last module that computed it."""
     output = _output(node)
     final = output.ndim - 1
-    if output.ndim == 2:
-        return 1 - batch
-    if batch:
-        return final
+    if batch or output.ndim == 2:
+        return 1 - batch if output.ndim == 2 else final
     if output.ndim == 3 and (output.shape[1] == tokens) != (output.shape[2] == tokens):
         return final if output.shape[1] == tokens else 1
     source = node.source

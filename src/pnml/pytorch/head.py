@@ -95,7 +95,9 @@ def logits_of(output: Any) -> Tensor:
 
 def _held(output: Any) -> tuple[str, str]:
     """Return the tensors that an output holds, in words, and how to take the likeliest one: the first of two axes."""
-    entries = output if isinstance(output, dict) else dict(enumerate(output if isinstance(output, (tuple, list)) else ()))
+    entries = (
+        output if isinstance(output, dict) else dict(enumerate(output if isinstance(output, (tuple, list)) else ()))
+    )
     tensors = {f"output[{key!r}]": tuple(x.shape) for key, x in entries.items() if isinstance(x, Tensor)}
     if not tensors:
         return "", "output[0]"

@@ -125,9 +125,7 @@ class LastLayer:
         with ExitStack() as stack:
             yield {name: stack.enter_context(record_calls(submodule(model, name))) for name in self.names}
 
-    def read(
-        self, model: nn.Module, calls: Mapping[str, Sequence[Call]], answer: Tensor, mask: Tensor | None
-    ) -> Rows:
+    def read(self, model: nn.Module, calls: Mapping[str, Sequence[Call]], answer: Tensor, mask: Tensor | None) -> Rows:
         """Return the embeddings and logits of a forward pass.
 
         Args:

@@ -60,7 +60,12 @@ def check_layer_names(model: nn.Module, names: Sequence[str]) -> None:
 
 
 def choose_layers(
-    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], *, head: str | Sequence[str], wanted: str | Sequence[str]
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    head: str | Sequence[str],
+    wanted: str | Sequence[str],
 ) -> tuple[Layer, ...]:
     """Return the layers to watch, found by running a model on a few samples of a batch.
 
@@ -89,7 +94,11 @@ def choose_layers(
 
 
 def _find_with_few(
-    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], head: str | Sequence[str], named: Sequence[str] | None
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    head: str | Sequence[str],
+    named: Sequence[str] | None,
 ) -> tuple[Layer, ...]:
     """Find layers with a few samples, or with the whole batch if the model takes nothing else."""
     try:

@@ -50,9 +50,7 @@ class SummedLayer(LastLayer):
         """What is particular about this head, in words."""
         return (SUMMED, *super().notes)
 
-    def read(
-        self, model: nn.Module, calls: Mapping[str, Sequence[Call]], answer: Tensor, mask: Tensor | None
-    ) -> Rows:
+    def read(self, model: nn.Module, calls: Mapping[str, Sequence[Call]], answer: Tensor, mask: Tensor | None) -> Rows:
         """Return the embeddings, joined, and the logits of a forward pass."""
         del model, mask
         entered = []
@@ -79,12 +77,12 @@ def summed_layer(
         answer: what the model returned as logits.
         task: "multilabel" if every output is a label of its own.
     """
-    like = {name: found for name in calls if (found := calls_like(answer, modules[name], calls[name]))}
-    shares = shares_of([call.output for found in like.values() for call in found], answer)
+    like = {name: alike for name in calls if (alike := calls_like(answer, modules[name], calls[name]))}
+    shares = shares_of([call.output for alike in like.values() for call in alike], answer)
     if shares is None:
         return None
     left = iter(shares)
-    every = [Part(name, tuple(next(left) for _ in found)) for name, found in like.items()]
+    every = [Part(name, tuple(next(left) for _ in alike)) for name, alike in like.items()]
     parts = tuple(part for part in every if any(part.shares))
     maps = []
     for part in parts:
