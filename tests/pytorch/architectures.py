@@ -209,6 +209,35 @@ class Joined(nn.Module):
         return torch.cat([self.left(x), self.right(x)], dim=2)
 
 
+class Inner(nn.Module):
+    """A block on tokens (n, T, C) and on parts of them, (n · T, P, C): both enter it and leave it, the parts first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts, self.join, self.tokens = nn.Linear(4, 4), nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, both: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        parts, tokens = both
+        parts = parts + self.parts(parts).tanh()
+        tokens = tokens + self.join(parts.reshape(tokens.shape))
+        return parts, tokens + self.tokens(tokens).tanh()
+
+
+class InAndOut(nn.Module):
+    """Such blocks, the mean of the tokens, and a head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.blocks = nn.Linear(5, 8), nn.Sequential(*(Inner() for _ in range(10)))
+        self.head = nn.Linear(8, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = self.first(x)
+        _, tokens = self.blocks((tokens.reshape(-1, 2, 4), tokens))
+        logits: Tensor = self.head(tokens.mean(dim=1))
+        return logits
+
+
 class ConvolvedHeads(nn.Module):
     """A block on tokens (n, T, C) that ends in a convolution over the heads of an attention, as pictures (T, C / 2)."""
 
@@ -351,6 +380,7 @@ def cases() -> dict[str, Case]:
             (torch.randint(0, 50, (9, 7), generator=seeded()),),
             last,
         ),
+        "parts of tokens first": (InAndOut(), sequence, last),
         "convolved heads": (MeanOfTokens(nn.Linear(5, 8), *(ConvolvedHeads() for _ in range(10))), sequence, last),
         "convolved pixels, channels last": (
             MeanOfTokens(ConvolvedPixels(3), *(ConvolvedPixels() for _ in range(10)), width=WIDTH),

@@ -15,7 +15,7 @@ from pnml.pytorch.layers import COUNT, Layer, LayersNotFoundError, find_layers
 from pnml.pytorch.pooling import pool
 from pnml.pytorch.recording import record_layers
 
-from .architectures import Case, Images, Repeated, Residual, cases, sequences
+from .architectures import Case, Images, InAndOut, Repeated, Residual, cases, sequences
 from .networks import CNN, images, seeded
 
 Matrix = np.ndarray[Any, Any]
@@ -43,6 +43,8 @@ def outputs_by_hand(case: Case) -> dict[tuple[str, int], Tensor]:
 
     def note(name: str) -> Any:
         def copy_output(_module: nn.Module, _args: Any, output: Any) -> None:
+            if isinstance(case.model, InAndOut) and isinstance(output, tuple):
+                output = output[1]
             while not isinstance(output, Tensor):
                 output = output[0]
             found[name, sum(other == name for other, _ in found)] = output.clone()
@@ -102,6 +104,13 @@ def test_blocks_with_shortcuts_are_taken_whole() -> None:
     many = Images(*(Residual() for _ in range(8))).eval()
     layers = find_layers(many, (images(9),), head="head")
     assert {layer.name for layer in layers if layer.name.startswith("blocks")} <= {f"blocks.{i}" for i in range(8)}
+
+
+def test_of_several_tensors_the_one_with_an_entry_per_sample_is_taken() -> None:
+    layers = find_layers(InAndOut().eval(), (sequences(9),), head="head")
+    blocks = [layer for layer in layers if layer.name.startswith("blocks.")]
+    assert len(blocks) >= COUNT - 1
+    assert {(layer.entry, layer.channel_axis) for layer in blocks} == {(1, 2)}
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])

@@ -37,6 +37,17 @@ def has_samples(output: Tensor, samples: int) -> bool:
     return output.shape[0] == samples or (output.ndim == 3 and output.shape[1] == samples)
 
 
+def take_entries(node: Node, samples: int) -> None:
+    """Where the first tensor that a module returns has no entry per sample, as parts of samples have, take another."""
+    if node.output is not None and not has_samples(node.output, samples):
+        for entry, other in enumerate(node.others, start=1):
+            if other is not None and has_samples(other, samples) and other.shape[0] == samples:
+                node.output, node.entry = other, entry
+                break
+    for child in node.children:
+        take_entries(child, samples)
+
+
 def axes_of(node: Node, counts: Counts) -> tuple[int, int]:
     """Return the axes of the samples and of the channels in the output of a call."""
     batch = _batch_axis(node, counts.samples)

@@ -24,7 +24,8 @@ class Node:
     """One call of a module: where it stands in the depth of the model, what it called, what it returned.
 
     ``source`` is the last call of a module with parameters and without parts before it returned, which may be itself.
-    What holds a head has no output: that is made of logits.
+    What holds a head has no output: that is made of logits. ``others`` are what a module returns beside its output, and
+    ``entry`` is the place of the output among all of them.
     """
 
     name: str
@@ -34,6 +35,8 @@ class Node:
     end: int = 0
     input: Tensor | None = None
     output: Tensor | None = None
+    others: list[Tensor | None] = field(default_factory=list)
+    entry: int = 0
     source: Node | None = None
     holds_head: bool = False
     children: list[Node] = field(default_factory=list)
@@ -107,7 +110,8 @@ class _CallTree:
             self.depth += 1
             self._source = node
         node.end, node.source = self.depth, self._source
-        node.output = None if node.holds_head else first_tensor(output)
+        if not node.holds_head:
+            node.output, node.others = first_tensor(output), [first_tensor(part) for part in _entries(output)[1:]]
 
 
 def call_tree(
@@ -135,8 +139,19 @@ def seen_modules(model: nn.Module) -> Iterator[tuple[nn.Module, str]]:
 
 def first_tensor(output: Any) -> Tensor | None:
     """Return the tensor that a module returned, or the first of a tuple, a dict or a Hugging Face output."""
-    if isinstance(output, Tensor):
+    return tensor_at(output, 0)
+
+
+def tensor_at(output: Any, entry: int) -> Tensor | None:
+    """Return the tensor in an entry of what a module returned, the first one if it holds several."""
+    if entry == 0 and isinstance(output, Tensor):
         return output
+    entries = _entries(output)
+    return first_tensor(entries[entry]) if entry < len(entries) else None
+
+
+def _entries(output: Any) -> tuple[Any, ...]:
+    """Return what a tuple, a dict or a Hugging Face output holds."""
     if isinstance(output, dict):
-        output = tuple(output.values())
-    return first_tensor(output[0]) if isinstance(output, (tuple, list)) and output else None
+        return tuple(output.values())
+    return tuple(output) if isinstance(output, (tuple, list)) else ()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from pnml.pytorch.axes import Counts, axes_of, has_samples
+from pnml.pytorch.axes import Counts, axes_of, has_samples, take_entries
 from pnml.pytorch.calls import Node, call_tree
 from pnml.pytorch.pooling import token_mask
 
@@ -37,12 +37,14 @@ class Layer(NamedTuple):
         call: which of the module's calls in a forward pass, from 0.
         batch_axis: the axis of the samples.
         channel_axis: the axis of the features; all others are pixels or tokens.
+        entry: which of the tensors that the module returns, from 0.
     """
 
     name: str
     call: int = 0
     batch_axis: int = 0
     channel_axis: int = 1
+    entry: int = 0
 
     def __str__(self) -> str:
         return self.name if self.call == 0 else f"{self.name}#{self.call}"
@@ -165,6 +167,7 @@ def find_layers(
         own = "the model itself is its head"
         raise LayersNotFoundError(own if "" in heads else f"the head {' + '.join(heads)!r} was not called")
     counts = Counts(entered[0].shape[0], _token_count(model, args, kwargs or {}))
+    take_entries(root, counts.samples)
     if named is not None:
         return tuple(_named(root, name, counts) for name in named)
     total = root.end
@@ -235,7 +238,7 @@ def _named(root: Node, name: str, counts: Counts) -> Layer:
 
 
 def _layer(node: Node, counts: Counts) -> Layer:
-    return Layer(node.name, node.call, *axes_of(node, counts))
+    return Layer(node.name, node.call, *axes_of(node, counts), node.entry)
 
 
 def _token_count(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 
 from pnml.backend.arrays import is_traced
-from pnml.pytorch.calls import first_tensor
+from pnml.pytorch.calls import tensor_at
 from pnml.pytorch.head import unfused_attention
 from pnml.pytorch.masks import mask_of_length
 from pnml.pytorch.module_tree import submodules
@@ -55,7 +55,8 @@ def record_layers(
                 return
             call, calls[name] = calls[name], calls[name] + 1
             for number in wanted[name]:
-                tensor, layer = first_tensor(output), layers[number]
+                layer = layers[number]
+                tensor = tensor_at(output, layer.entry)
                 if layer.call == call and tensor is not None:
                     counting = mask_of_length(model, mask, _tokens(tensor, layer)) if tensor.ndim == 3 else mask
                     pooled[number] = pool(tensor, layer, counting)

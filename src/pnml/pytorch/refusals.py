@@ -37,7 +37,8 @@ def refusal(
     candidates = "\n".join(lines) or "  none: the model has no nn.Linear"
     return HeadNotFoundError(
         f"{trouble} the model's logits, of shape {tuple(answer.shape)}, as its output. Name the last layer "
-        f"yourself, pnml.guard(model, head='...'); the candidates are:\n{candidates}{WAY_OUT}"
+        f"yourself, pnml.guard(model, head='...'); the candidates are:\n{candidates}\nIf the model goes on with their "
+        f"output in a way that is not linear, as with a maximum, let it return that output itself.{WAY_OUT}"
     )
 
 
