@@ -182,7 +182,9 @@ def test_one_study_is_read_at_a_time(tmp_path: Path) -> None:
     assert load_study(tmp_path) == [limited]
     other = replace(CELL, study="peers")
     store.append(other)
-    with pytest.raises(ValueError, match="no results of the study 'paper': choose one of paper-limit-10, peers"):
+    with pytest.raises(
+        ValueError, match="results of several studies, paper-limit-10, peers: give --study paper-limit-10"
+    ):
         load_study(tmp_path)
     assert load_study(tmp_path, "peers") == [other]
     store.append(CELL)

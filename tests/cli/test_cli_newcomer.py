@@ -62,6 +62,8 @@ MISTAKES = {
     "figures tpr-tnr --method pnml": "'pnml' has no combination with pNML: choose from baseline, odin, gram",
     "bench --out note.txt": "note.txt",
     "bench --limit many": "many",
+    "bench --method baseline,": "'baseline,' lacks a name: give names with commas between",
+    "bench --ood=": "'' lacks a name: give names with commas between",
     "bench --model resnet-21": "no model is named 'resnet-21': choose from densenet-bc-100",
     "data verify cifar11": "unknown image set 'cifar11': expected one of cifar10",
     "fitt": "'fitt'",

@@ -111,6 +111,8 @@ def load_study(folder: str | os.PathLike[str], study: str | None = None) -> list
     """
     results = ResultStore(folder).load()
     studies = _studies(results)
+    if study is None and len(studies) > 1 and PAPER_STUDY not in studies:
+        raise ValueError(f"{folder} has results of several studies, {', '.join(studies)}: give --study {studies[0]}")
     if study is None:
         study = studies[0] if len(studies) == 1 else PAPER_STUDY
     if study not in studies:

@@ -94,6 +94,18 @@ class Given:
         return restore_preparation(None, size=self.size, mean=mean, std=std)
 
 
+def names_of(text: str, option: str) -> list[str]:
+    """Return the names in the value of an option, which have commas between.
+
+    >>> names_of("svhn, noise", "--ood")
+    ['svhn', 'noise']
+    """
+    names = [name.strip() for name in text.split(",")]
+    if "" in names:
+        raise typer.BadParameter(f"{text!r} lacks a name: give names with commas between", param_hint=option)
+    return names
+
+
 def load_methods(given: Iterable[str]) -> tuple[list[str], dict[str, type[OwnMethod]]]:
     """Return the names of methods, and those of them that are one's own, as mine.py:Detector, by their names."""
     names, own = [], {}

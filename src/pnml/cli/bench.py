@@ -16,7 +16,7 @@ from pnml.cli._app import Facts
 from pnml.cli._errors import Refused, if_interrupted
 from pnml.cli._inputs import HEAD_HELP, HEAD_LAYER_HELP, MEAN_HELP, SIZE_HELP, STD_HELP
 from pnml.cli._network_options import CheckpointOption, DeviceOption, LimitOption, NewResultsOption
-from pnml.cli._own import Given, load_methods
+from pnml.cli._own import Given, load_methods, names_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -158,8 +158,9 @@ def bench(
             "--paper runs the paper's networks, sets and methods: leave --model, --ind, --head and "
             "methods of your own out"
         )
+    oods = names_of(ood, "--ood")
     own = given.open(limit)
-    methods, own_methods = load_methods(method.split(","))
+    methods, own_methods = load_methods(names_of(method, "--method"))
     options = Options(
         out=results,
         study=study if study is not None else OWN_STUDY if own is not None else PAPER_STUDY,
@@ -177,9 +178,9 @@ def bench(
         asked=given.words(ood, method) if own is not None or own_methods else (),
     )
     if own is not None:
-        cells = plan_own(own, ood.split(","), methods, own_methods)
+        cells = plan_own(own, oods, methods, own_methods)
     else:
-        plain = (model or "densenet-bc-100", ind or "cifar10", ood.split(","), methods, own_methods)
+        plain = (model or "densenet-bc-100", ind or "cifar10", oods, methods, own_methods)
         cells = paper_plan() if paper else plan(*plain)
     with if_interrupted(f"finished cells are kept in {results / 'cells.csv'}; run the same command again to continue"):
         outcome = run(cells, options)
