@@ -161,9 +161,10 @@ def _refuse_cell(
         if not _is_number(row[number]) or not np.isfinite(float(row[number]))
     )
     held, column = repr(cell) if cell.strip() else "nothing", table.names[number]
+    has_comma = "," in cell and _is_number(cell.replace(",", ".", 1))
+    advice = "write it with a point" if has_comma else "fill it in, or leave the row out"
     raise ValueError(
-        f"line {line} of {table.path} holds {held} in column {column!r}, where a finite number is expected: fill it "
-        "in, or leave the row out"
+        f"line {line} of {table.path} holds {held} in column {column!r}, where a finite number is expected: {advice}"
     )
 
 

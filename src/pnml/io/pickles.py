@@ -13,6 +13,8 @@ WHOLE_MODEL = "let your function return torch.load({path!r}, weights_only=False)
 
 SUFFIXES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle")
 
+_OF_OTHERS = (".pkl", ".pickle")  # of pandas and of Python itself, which torch.load does not read
+
 _LOAD = "torch.load(sys.argv[1], map_location='cpu', weights_only=True)"
 _TENSORS = (
     f"import sys, torch; from safetensors.torch import save_file; held = {_LOAD}; "
@@ -32,6 +34,11 @@ def refuse_pickle(path: Path, holds: Literal["tensors", "embeddings"]) -> None:
     """
     if path.suffix.lower() not in SUFFIXES:
         return
+    if holds == "embeddings" and path.suffix.lower() in _OF_OTHERS:
+        raise ValueError(
+            f"{path} is a pickle, which may run code when it is read: write a file that holds the rows alone, as "
+            "frame.to_parquet('rows.parquet') or numpy.save('rows.npy', rows)"
+        )
     suffix, code = _LINES[holds]
     new = path.with_suffix(suffix)
     raise ValueError(
