@@ -76,6 +76,13 @@ def test_calibrated_decisions_are_those_of_the_threshold() -> None:
     torch.testing.assert_close(held_out.p_value, torch.stack(expected))
 
 
+@pytest.mark.parametrize(("rate", "said"), [(1, "got 1: 1% is 0.01"), ("5%", "got '5%'"), (math.nan, "got nan")])
+def test_a_rate_that_is_none_is_refused_before_the_pass(rate: Any, said: str) -> None:
+    guard = pnml.guard(mlp()).fit([rows(50)], progress=False)
+    with pytest.raises(ValueError, match=f"^false_alarm_rate must lie between 0 and 1, {said}$"):
+        guard.calibrate(iter(()), false_alarm_rate=rate)  # nothing is read of it
+
+
 def test_leave_one_out_calibration_scores_each_row_as_if_unseen() -> None:
     model, train = mlp().eval(), rows(30)
     guard = pnml.guard(model, layers="last", embedding_scale="paper").fit([train], progress=False)

@@ -27,7 +27,7 @@ from pnml.backend.arrays import (
     to_numpy,
 )
 from pnml.core.by_class import ClassGroups, ClassThreshold, check_predictions, class_thresholds, count_below
-from pnml.core.conformal import flagged_ranks, guaranteed_interval, least_count
+from pnml.core.conformal import check_share, flagged_ranks, guaranteed_interval, least_count
 
 By: TypeAlias = Literal["prediction"]
 
@@ -181,8 +181,7 @@ def calibrate(
     [(0, 50, 48.0), (1, 49, 97.0)]
     """
     for name, share in (("false_alarm_rate", false_alarm_rate), ("confidence", confidence)):
-        if not 0 < share < 1:
-            raise ValueError(f"{name} must lie between 0 and 1, got {share}")
+        check_share(name, share)
     if by not in {None, "prediction"}:
         raise ValueError(f'by must be "prediction" or None, got {by!r}')
     if by is not None and predictions is None:

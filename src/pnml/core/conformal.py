@@ -4,10 +4,26 @@ from __future__ import annotations
 
 import math
 from functools import cache
+from numbers import Real
+from typing import Any
 
 from pnml.core.beta import beta_quantile
 
 _SLACK = 1e-12  # keeps 0.05 * 100 from losing a rank to rounding
+
+
+def check_share(name: str, share: Any) -> None:
+    """Raise ``ValueError`` for a share of samples, under the name of its argument, that does not lie between 0 and 1.
+
+    >>> check_share("false_alarm_rate", 5)
+    Traceback (most recent call last):
+        ...
+    ValueError: false_alarm_rate must lie between 0 and 1, got 5: 5% is 0.05
+    """
+    value = float(share) if isinstance(share, Real) else math.nan
+    if not 0 < value < 1:
+        percent = f": {value:g}% is {value / 100:g}" if 1 <= value < 100 else ""
+        raise ValueError(f"{name} must lie between 0 and 1, got {share!r}{percent}")
 
 
 def flagged_ranks(count: int, false_alarm_rate: float) -> int:

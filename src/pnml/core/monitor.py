@@ -15,6 +15,7 @@ from pnml.backend.state import load_state, save_state
 from pnml.core import monitor_state
 from pnml.core.by_class import check_predictions
 from pnml.core.calibration import Threshold
+from pnml.core.conformal import check_share
 from pnml.core.history import History
 from pnml.core.martingale import Martingale
 from pnml.core.ranks import RankPool
@@ -77,8 +78,7 @@ class Monitor:
     """
 
     def __init__(self, calibrated: Any, *, alpha: float = 0.01, seed: int = 0) -> None:
-        if not 0 < alpha < 1:
-            raise ValueError(f"alpha must lie between 0 and 1, got {alpha}")
+        check_share("alpha", alpha)
         if not 0 <= seed < 1 << 63:
             raise ValueError(f"seed must be a whole number from 0 on, got {seed}")
         detector = next((found for name in _HELD if (found := getattr(calibrated, name, None)) is not None), calibrated)

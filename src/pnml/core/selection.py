@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pnml.backend.arrays import Array, as_array, is_real_floating, like, precision, to_numpy
+from pnml.core.conformal import check_share
 
 
 def select(p_values: Array, fdr: float = 0.1) -> Array:
@@ -29,8 +30,7 @@ def select(p_values: Array, fdr: float = 0.1) -> Array:
     >>> select(np.array([0.01, 0.8, 0.02, 0.5]), fdr=0.1)
     array([ True, False,  True, False])
     """
-    if not 0 < fdr < 1:
-        raise ValueError(f"fdr must lie between 0 and 1, got {fdr}")
+    check_share("fdr", fdr)
     if p_values is None:
         raise ValueError("there are no p-values before a threshold is set: call calibrate(...) first")
     if hasattr(type(p_values), "p_value"):  # not of the object itself, which would compute it

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from pnml.backend.progress import track
 from pnml.core.calibration_scores import CalibrationScores
+from pnml.core.conformal import check_share
 from pnml.core.detector import Detector
 from pnml.core.multilabel import MultiLabelDetector
 from pnml.core.placed_result import PlacedResult
@@ -168,6 +169,7 @@ class Guard(GuardedModel):
             by: "prediction" keeps the rate for every predicted class; see :meth:`pnml.Detector.calibrate`.
             progress: show a progress bar on stderr.
         """
+        check_share("false_alarm_rate", false_alarm_rate)  # before the pass, not after it
         detector = self.fitted()
         self.warn_if_changed()
         parts: list[CalibrationScores] = []
