@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,13 @@ def test_fit_calibrate_and_score_agree_with_the_guard(folder: Path) -> None:
     assert table["prediction"] == result.prediction.tolist()
     np.testing.assert_allclose(table["probability"], result.probabilities.max(dim=1).values, rtol=1e-4)
     np.testing.assert_allclose(table["regret"], result.regret, rtol=1e-3)
+
+
+def test_fit_ends_with_the_next_command_which_runs(folder: Path) -> None:
+    said = succeeds("fit", *MODEL, "--images", "train", *PREPARED, "--out", "of images.safetensors")
+    command = shlex.split(said.splitlines()[-1].partition("set its threshold: ")[2])
+    assert command == ["pnml", "calibrate", "of images.safetensors", "--images", "HELD_OUT", *MODEL]
+    succeeds(*["held" if word == "HELD_OUT" else word for word in command[1:]])
 
 
 @pytest.mark.parametrize("struct", [True, False])

@@ -95,6 +95,13 @@ def test_few_samples_are_one_rate() -> None:
         assert all(one["last"] - one["first"] + 1 >= min(count, 25) for one in rates)
 
 
+@pytest.mark.parametrize(("count", "lasts"), [(124, [50, 124]), (126, [50, 100, 126])])
+def test_a_last_rate_of_half_the_samples_stands_by_itself(count: int, lasts: list[int]) -> None:
+    monitor = Monitor(calibrate(np.arange(99.0)))
+    monitor.update(np.full(count, 50.0))
+    assert [one["last"] for one in monitor_data(monitor)["rates"]] == lasts
+
+
 def test_classes_that_drive_the_change_come_first() -> None:
     monitor = changed()
     table = class_table(monitor, ("ant", "bee", "cat"))

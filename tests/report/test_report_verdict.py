@@ -60,6 +60,18 @@ def test_data_like_the_calibration_set_is_rarely_called_other_data(by: Any) -> N
     assert kinds.count("same") >= 0.95 * len(kinds)
 
 
+def test_ranks_that_classes_waste_are_not_taken_for_other_data() -> None:
+    """38 samples of a class allow one false alarm in 39, 2.6%, where 5% were asked for."""
+    rng, kinds = np.random.default_rng(0), []
+    for _ in range(40):
+        known, classes = np.repeat(np.arange(10), 38), rng.integers(0, 10, 5000)
+        threshold = calibrate(rng.exponential(size=380), predictions=known, by="prediction", false_alarm_rate=0.05)
+        kinds.append(answer(report_of(rng.exponential(size=5000), threshold, prediction=classes)).kind)
+    assert kinds.count("same") >= 0.95 * len(kinds)
+    strange = report_of(2 * rng.exponential(size=5000), threshold, prediction=classes)
+    assert answer(strange).kind == "more"
+
+
 def test_other_data_is_called_so() -> None:
     rng = np.random.default_rng(0)
     threshold = calibrate(rng.exponential(size=500))

@@ -94,6 +94,24 @@ def class_table(
     return Table(title=title, columns=tuple(columns), rows=tuple(rows), note=_note(threshold))
 
 
+def expected_interval(threshold: Threshold) -> tuple[float, float]:
+    """Return where the share of known samples lies that a threshold flags, of all classes together.
+
+    With a threshold for each class it lies between the means of the ends of the classes' intervals, weighted by their
+    calibration samples: classes of few samples flag less than was asked for.
+
+    >>> from pnml.core.calibration import calibrate
+    >>> known = calibrate(np.arange(76) % 38, predictions=np.arange(76) // 38, by="prediction")
+    >>> as_range(expected_interval(known)), as_range(known.interval)  # 1 of 39 in either class, 3 of 77 in both
+    ('0.1% to 9.3%', '0.8% to 9.2%')
+    """
+    if threshold.by is None:
+        return threshold.interval
+    counts = [one.count for one in threshold.classes]
+    low, high = np.average([one.interval for one in threshold.classes], axis=0, weights=counts).tolist()
+    return low, high
+
+
 def _note(threshold: Threshold | None) -> str:
     if threshold is None or not threshold.classes:
         return ""

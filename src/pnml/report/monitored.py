@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from pnml.backend.files import write_text
-from pnml.report.by_class import CONFIDENCE
+from pnml.report.by_class import CONFIDENCE, expected_interval
 from pnml.report.checks import check_class_names
 from pnml.report.document import render_document, render_entries, render_plot
 from pnml.report.stream_tables import class_table, depth_table
@@ -100,7 +100,7 @@ def render_monitor(monitor: Monitor, *, title: str, facts: Mapping[str, str], cl
 def monitor_data(monitor: Monitor) -> dict[str, Any]:
     """Return the data of the page's charts, ready for JSON; its size does not depend on the number of samples."""
     history, threshold, length = monitor.history, monitor.threshold, monitor.history.length
-    low, high = threshold.interval
+    low, high = expected_interval(threshold)
     return {
         "count": monitor.count,
         "alarmAt": monitor.alarm_at,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from pnml.core.conformal import observed_interval
-from pnml.report.by_class import CONFIDENCE, as_range
+from pnml.report.by_class import CONFIDENCE, as_range, expected_interval
 from pnml.report.decisions import decisions, p_values
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def verdict(report: Report, scored: ScoredSet) -> Verdict | None:
     kind = _kind(seen, calibration)
     expected = (
         f"Of data like the {calibration.count:,} calibration samples, this threshold flags "
-        f"{as_range(calibration.interval)}."
+        f"{as_range(expected_interval(calibration))}."
     )
     sentence = f"{_percent(calibration.false_alarm_rate)} expected, {share}: {_WORDS[kind]}."
     return Verdict(kind, sentence, f"{details} {expected}")
@@ -105,7 +105,7 @@ def render_verdicts(report: Report) -> str:
 
 
 def _kind(seen: tuple[float, float], calibration: Threshold) -> Literal["more", "fewer", "same", "unsure"]:
-    low, high = calibration.interval
+    low, high = expected_interval(calibration)
     if seen[0] > high:
         return "more" if calibration.source == "held-out" else "unsure"
     return "fewer" if seen[1] < low else "same"
