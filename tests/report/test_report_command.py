@@ -72,6 +72,9 @@ def test_decisions_may_be_written_as_other_programs_do(tmp_path: Path, suffix: s
     path = tmp_path / f"scores{suffix}"
     (table.to_csv if suffix == ".csv" else table.astype({"is_ood": str}).to_parquet)(path, index=False)
     assert read_scores(path)["is_ood"].tolist() == [True, False]
+    if suffix == ".csv":
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())  # as Excel begins a file
+        assert read_scores(path)["id"].tolist() == ["a", "b"]
 
 
 @pytest.mark.parametrize("decision", ["", "1", "maybe"])

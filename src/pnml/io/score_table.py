@@ -71,7 +71,7 @@ def _decision(value: Any) -> bool:
 
 
 def _read_csv(path: Path) -> dict[str, list[Any]]:
-    with path.open(encoding="utf-8", newline="") as file:
+    with path.open(encoding="utf-8-sig", newline="") as file:  # which Excel begins with a mark
         names, *rows = list(csv.reader(file)) or [[]]
     if any(len(row) != len(names) for row in rows):
         raise ValueError(f"{path} has rows of different lengths: write it again")

@@ -64,21 +64,15 @@ def report_of_scores(
         strangest=layers.strangest,
     )
     facts = {"Scores": f"{path.name}, {len(scored):,} samples"}
-    calibration = None if loaded is None else loaded.threshold
-    if detector is not None and calibration is not None:
-        _check_decisions(path, table, detector, calibration)
-    if calibration is not None and calibration.by is not None:
-        own = sum(one.is_own for one in calibration.classes)
-        facts["Threshold"] = f"by predicted class; {own:,} of {calibration.n_classes:,} classes have one of their own"
     if STRANGEST in table and not layers.names:
         facts["Layers"] = "in an order that the detector knows: pass --detector to see which depth gave samples away"
     if images is not None:
         facts["Images"] = str(images)
+    calibration = None if loaded is None else loaded.threshold
     if detector is not None and loaded is not None:
-        facts["Detector"] = (
-            f"{detector.name}: {loaded.n_features:,} features, {loaded.n_classes:,} classes, fitted on "
-            f"{loaded.subspace.count:,} samples, rank {loaded.subspace.rank:,}"
-        )
+        facts |= _facts_of(detector, loaded)
+        if calibration is not None:
+            _check_decisions(path, table, detector, calibration)
     return Report(
         title=f"Regret of {scored.name}",
         facts=facts,
@@ -89,6 +83,17 @@ def report_of_scores(
         threshold=_threshold(table) if calibration is None else None,
         layer_names=layers.names,
     )
+
+
+def _facts_of(path: Path, detector: Detector) -> dict[str, str]:
+    """Return what a page says about a detector, and about thresholds of its classes."""
+    sizes = f"{detector.n_features:,} features, {detector.n_classes:,} classes"
+    fitted = f"fitted on {detector.subspace.count:,} samples, rank {detector.subspace.rank:,}"
+    facts, calibration = {"Detector": f"{path.name}: {sizes}, {fitted}"}, detector.threshold
+    if calibration is not None and calibration.by is not None:
+        own = sum(one.is_own for one in calibration.classes)
+        facts["Threshold"] = f"by predicted class; {own:,} of {calibration.n_classes:,} classes have one of their own"
+    return facts
 
 
 def _threshold(table: dict[str, NDArray[Any]]) -> float | None:

@@ -113,6 +113,7 @@ def test_methods_that_run_the_network_say_that_there_is_none(folder: Path) -> No
         (COMMAND.replace("train.npz", "gone.npz"), "there is no 'rows/gone.npz': expected a .npy, .npz, .csv or"),
         (COMMAND.replace("train.npz", "narrow.npz"), "has embeddings of 5 features, the head takes 6"),
         (COMMAND.replace("train.npz", "broken.npz"), "row 1 of rows/broken.npz, counted from 0, is not finite"),
+        (COMMAND.replace("test.npz", "early.npz"), "row 2 of rows/early.npz, counted from 0, is not finite"),
         (COMMAND.replace("test.npz", "narrow.npz"), "has no features of the layer 'early'"),
         (
             COMMAND.replace("train.npz", "strange.npz"),
@@ -132,6 +133,8 @@ def test_what_is_wrong_is_named(line: str, message: str, folder: Path) -> None:
     np.savez(folder / "rows" / "broken.npz", embedding=np.array([[1.0] * 6, [np.inf] * 6]))
     rows, features, labels = sample()["train"]
     save(folder / "rows" / "strange.npz", rows, features, labels + 1)
+    features[2, 3] = np.nan
+    save(folder / "rows" / "early.npz", rows, features, labels)
     done = bench(line)
     assert isinstance(done.exception, SystemExit), done.exception
     assert done.exit_code in {1, 2}

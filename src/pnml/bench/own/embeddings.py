@@ -158,8 +158,9 @@ class EmbeddingSource:
         rows = Selection(split, self.limit).rows(samples.count)
         parts = [(chunk.positions, (chunk.embeddings, *chunk.features)) for chunk in samples.chunks()]
         held = [np.concatenate(column)[rows] for column in zip(*(arrays for _, arrays in parts), strict=True)]
-        if bad := [number for number, row in enumerate(held[0]) if not np.isfinite(row).all()]:
-            raise ValueError(f"row {rows[bad[0]]} of {name}, counted from 0, is not finite: repair it")
+        is_finite = np.all([np.isfinite(array).all(axis=1) for array in held], axis=0)
+        if not is_finite.all():
+            raise ValueError(f"row {rows[is_finite.argmin()]} of {name}, counted from 0, is not finite: repair it")
         labels = None if split == "ood" else _read_labels(path, rows)
         digest = digest_samples((("", np.ascontiguousarray(array).tobytes()) for array in held), labels)
         return Embeddings(

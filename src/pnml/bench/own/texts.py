@@ -109,7 +109,7 @@ def _read_parquet(path: Path, column: str, selection: Selection) -> _Found:
 
 
 def _read_csv(path: Path, column: str, selection: Selection) -> _Found:
-    with path.open(newline="", encoding="utf-8") as file:
+    with path.open(newline="", encoding="utf-8-sig") as file:  # which Excel begins with a mark
         reader = csv.DictReader(file)
         names = list(reader.fieldnames or ())
         _check_column(path, column, names)
