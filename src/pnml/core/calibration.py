@@ -70,9 +70,15 @@ class Threshold:
 
         >>> print(calibrate(np.arange(99.0), false_alarm_rate=0.05))
         regret above 94 nats, for 5% false alarms (1.7% to 10.0% with probability 95%), held-out
+        >>> print(calibrate(np.arange(99.0), predictions=np.arange(99) // 50, by="prediction"))
+        regret above a threshold for each of 2 predicted classes (2 of their own), for 5% false alarms, held-out
         """
-        low, high = (f"{100 * rate:.1f}%" for rate in self.interval)
-        rate = f"{100 * self.false_alarm_rate:g}% false alarms" + ("" if self.by is None else f" by {self.by}")
+        rate = f"{100 * self.false_alarm_rate:g}% false alarms"
+        if self.by is not None:
+            own = sum(one.is_own for one in self.classes)
+            each = f"a threshold for each of {self.n_classes} predicted classes ({own} of their own)"
+            return f"regret above {each}, for {rate}, {self.source}"
+        low, high = (f"{100 * end:.1f}%" for end in self.interval)
         within = f"({low} to {high} with probability {100 * self.confidence:g}%)"
         return f"regret above {self.value:.4g} nats, for {rate} {within}, {self.source}"
 
