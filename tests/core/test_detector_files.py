@@ -152,3 +152,10 @@ def test_the_same_fit_gives_the_same_bytes(number: int, tmp_path: Path) -> None:
         subprocess.run(words, check=True, env=environment)
     assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
     assert saved(Detector.load(tmp_path / "1"), tmp_path / "again") == (tmp_path / "1").read_bytes()
+
+
+def test_a_threshold_set_from_equal_scores_is_saved_and_loaded(tmp_path: Path) -> None:
+    detector = Detector(WEIGHT, BIAS).fit(TRAIN)
+    detector.set_threshold(np.repeat([0.1, 0.2, 0.3], 20))
+    detector.save(tmp_path / "detector.safetensors")
+    assert Detector.load(tmp_path / "detector.safetensors").threshold == detector.threshold

@@ -84,3 +84,19 @@ def test_the_bound_on_its_error_holds(seed: int, error: float) -> None:
         moved = h * (1 + r * rng.uniform(-1, 1, size=h.shape)) ** 2
         off = np.abs(added(profile, moved).sum(axis=1) - added(profile, h).sum(axis=1))
         assert (off <= bound + 1e-12).all()
+
+
+@modest
+@given(seeds)
+def test_the_bound_holds_where_training_rows_hardly_vary(seed: int) -> None:
+    """There the limit is hardly above the median, and what is above it counts ten times as much."""
+    rng = np.random.default_rng(seed)
+    profile = Profile.fit(np.exp(1e-4 * rng.normal(size=(300, 4))), 300)
+    h = np.exp(profile.centre + profile.spread * rng.normal(1, 2, size=(500, 4)))
+    r = 4e-5 * rng.uniform(size=h.shape)
+    bound, holds = error_of_excess(h, r, profile, profile.arrays)
+    assert profile.reach < 0.5
+    assert holds.all()
+    for sign in (1, -1):
+        off = np.abs(added(profile, h * (1 + sign * r) ** 2).sum(axis=1) - added(profile, h).sum(axis=1))
+        assert (off <= bound + 1e-12).all()

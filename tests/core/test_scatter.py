@@ -246,3 +246,9 @@ def test_units_change_no_leverage_as_long_as_rounding_is_far(seed: int, factor: 
     plain = ask_for_ridge(rows, labels, 1e-9)[0]
     scaled = ask_for_ridge(rows * factor, labels, 1e-9 * factor**2)[0]
     assert scaled == pytest.approx(plain * factor**2, rel=1e-6)
+
+
+def test_rows_that_do_not_vary_get_the_ridge_of_rounding() -> None:
+    """2⁻¹⁶ of the length of each of 100 rows, which float32 may owe to rounding, squared and summed."""
+    rows = np.tile([0.6, 0.8, 0.0], (100, 1))
+    assert fit(rows, np.zeros(100, dtype=np.int64), 1).ridge == pytest.approx(100 * 2.0**-32)
