@@ -224,6 +224,5 @@ def _terms_chunk(
         log_p = xp.log((1 - model.label_noise) * xp.exp(log_p) + model.label_noise / 2)
     t = terms.xtg[:, :, None]
     regrets = theorem.regrets(log_p, t)
-    known = terms.has_direction[:, None]
-    regrets = xp.where(known, regrets, xp.full_like(regrets, float(np.log(2))))
+    regrets = xp.where(terms.undirected[:, None], xp.full_like(regrets, float(np.log(2))), regrets)
     return regrets, theorem.predictives(log_p, t)[..., 1]
