@@ -22,6 +22,7 @@ from pnml.bench.environment import environment, git_state
 from pnml.bench.methods import ALL_METHODS, GROUPS, MethodFailedError, Outputs, View
 from pnml.integrations._import import import_pytorch_ood
 from pnml.metrics import evaluate
+from pnml.pytorch.pooling import join
 from pnml.pytorch.recording import record_layers
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def run_model(model: nn.Module, layers: tuple[Layer, ...], batches: Iterable[dic
         for batch in batches:
             with torch.inference_mode(), record_layers(model, layers, batch) as recorded:
                 model(**batch)
-            pooled.append([layer.float() for layer in recorded if layer is not None])
+            pooled.append([join(layer).float() for layer in recorded if layer is not None])
     finally:
         hook.remove()
     return Part(torch.cat(embeddings), [torch.cat(layer) for layer in zip(*pooled, strict=True)])

@@ -160,7 +160,9 @@ class MultiLabelDetector(Detector):
             features: of earlier layers, if the detector was fitted with them.
             logits: the model's own logits of its labels, shape (n, labels), where they are known.
         """
-        batch = self._check_batch(embeddings, features)
+        return self._assess(self._check_batch(embeddings, features), logits)
+
+    def _assess(self, batch: Batch, logits: Array | None) -> MultiLabelResult:
         regrets = batch.finish(self.label_terms(batch.rows, batch.eps)[0])
         return MultiLabelResult(self, batch, regrets, checked_logits(logits, *regrets.shape))
 
