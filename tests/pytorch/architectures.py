@@ -73,6 +73,13 @@ class ConvNeXt(nn.Module):
         return found
 
 
+class NormalisedFirst(nn.LayerNorm):
+    """A normalisation of the channels of pictures (n, C, H, W), as ConvNeXt has between its stages."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
 class Images(nn.Module):
     """A stem, blocks, the mean over pixels, and a head."""
 
@@ -353,6 +360,7 @@ def cases() -> dict[str, Case]:
         "functional residual": (Images(*(FunctionalResidual() for _ in range(3))), picture, first),
         "dense": (Images(*(Dense(WIDTH + 3 * i) for i in range(3)), width=WIDTH + 9), picture, first),
         "channels as many as pixels": (Images(*(ConvNeXt() for _ in range(12))), picture, first),
+        "norms of as many channels as pixels": (Images(*(NormalisedFirst(WIDTH) for _ in range(3))), picture, first),
         "channels last": (ChannelsLast(), picture, last),
         "encoder, samples first": (Encoder(batch_first=True), sequence, last),
         "encoder, tokens first": (Encoder(batch_first=False), sequence, tokens_first),

@@ -81,7 +81,8 @@ def _channel_axis(node: Node, batch: int, tokens: int | None) -> int:
         return _after_channels_first(output, source.output, is_first=first, is_last=last)
     if first and last and type(source.module).forward in _PLAIN_LAST and _is_same(output, source.output):
         return final
-    return 1 if first and (not last or _is_convolutional(node)) else final
+    turned_back = output.stride(1) == 1 and isinstance(source.module, (nn.LayerNorm, nn.RMSNorm))
+    return 1 if first and (not last or turned_back or _is_convolutional(node)) else final
 
 
 def _after_channels_first(output: Tensor, made: Tensor, *, is_first: bool, is_last: bool) -> int:

@@ -101,6 +101,11 @@ class GuardedModel(nn.Module):
         self._logits, self._told, self._tree = logits, "", ModuleTree()
 
     @property
+    def known_widths(self) -> tuple[int, ...]:
+        """How many features the layers have, where a detector was loaded."""
+        return ()
+
+    @property
     def plain_model(self) -> nn.Module:
         """The model itself, out of its wrappers."""
         return unwrapped(self.model)
@@ -165,7 +170,9 @@ class GuardedModel(nn.Module):
                 wanted = "last"
             if self._given is not None or self.embedding_scale != "auto":
                 wanted = "last"
-            self.found_layers = choose_layers(self.plain_model, args, kwargs, head=head.names, wanted=wanted)
+            self.found_layers = choose_layers(
+                self.plain_model, args, kwargs, head=head.names, wanted=wanted, widths=self.known_widths
+            )
         return self.found_layers
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outputs:
