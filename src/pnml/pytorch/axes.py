@@ -24,10 +24,12 @@ class Counts(NamedTuple):
     Attributes:
         samples: how many there are.
         tokens: how many every sample has; None where the arguments of the model do not say so.
+        model: which was run.
     """
 
     samples: int
-    tokens: int | None = None
+    tokens: int | None
+    model: nn.Module
 
 
 def has_samples(output: Tensor, samples: int) -> bool:

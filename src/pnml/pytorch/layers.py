@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from pnml.pytorch.axes import Counts, axes_of, has_samples, take_entries
 from pnml.pytorch.calls import Node, call_tree
+from pnml.pytorch.masks import is_known
 from pnml.pytorch.padding import which_see_padding
 from pnml.pytorch.pooling import token_mask
 
@@ -42,6 +43,7 @@ class Layer(NamedTuple):
         entry: which of the tensors that the module returns, from 0.
         has_places: whether there are pixels or tokens, whose standard deviations count, too. In some batch there may be
             one of them, as in a text of one word.
+        has_mask: whether a mask of the model's tokens says which of these count.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Layer(NamedTuple):
     channel_axis: int = 1
     entry: int = 0
     has_places: bool = True
+    has_mask: bool = True
 
     def __str__(self) -> str:
         return self.name if self.call == 0 else f"{self.name}#{self.call}"
@@ -171,7 +174,7 @@ def find_layers(
     if len(entered) < len(heads):
         own = "the model itself is its head"
         raise LayersNotFoundError(own if "" in heads else f"the head {' + '.join(heads)!r} was not called")
-    counts = Counts(entered[0].shape[0], _token_count(model, args, kwargs or {}))
+    counts = Counts(entered[0].shape[0], _token_count(model, args, kwargs or {}), model)
     take_entries(root, counts.samples)
     if named is not None:
         return tuple(_named(root, name, counts, width) for name, width in zip_longest(named, widths))
@@ -244,7 +247,9 @@ def _layer(node: Node, counts: Counts) -> Layer:
     output, (batch, channels) = node.output, axes_of(node, counts)
     several = output.numel() > output.shape[batch] * output.shape[channels]
     has_places = several or (output.ndim == 3 and counts.tokens == 1)
-    return Layer(node.name, node.call, batch, channels, node.entry, has_places)
+    tokens = output.shape[3 - batch - channels] if output.ndim == 3 else None
+    has_mask = tokens is None or counts.tokens is None or is_known(counts.model, counts.tokens, tokens)
+    return Layer(node.name, node.call, batch, channels, node.entry, has_places, has_mask)
 
 
 def _token_count(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:

@@ -32,58 +32,73 @@ def which_see_padding(
     Where nothing is known, as without a mask, the answer is no.
 
     Args:
-        model: is run twice: with the later half of the tokens turned into padding, and without it.
+        model: is run with half of its tokens turned into padding, and without them.
         args: its positional arguments.
         kwargs: its keyword arguments.
         heads: the names of its last layers.
         layers: of the model.
     """
     mask = token_mask(model, args, kwargs)
-    kept = 0 if mask is None or not layers else _kept(mask)
-    if mask is None or not kept:
-        return [False] * len(layers)
-    try:
-        short, entered = _rows(model, *_ending_at(kept, model, args, kwargs, mask, is_cut=True), heads, layers)
-        long, entered_long = _rows(model, *_ending_at(kept, model, args, kwargs, mask, is_cut=False), heads, layers)
-    except torch.OutOfMemoryError:
-        raise
-    except Exception:  # noqa: BLE001 - whatever a model raises that wants the tokens that are gone
-        return [False] * len(layers)
-    slack = max(_ROUNDING, 2 * torch.finfo(entered[0].dtype).eps)
-    counting = mask[:, :kept]
-    for x, y in zip(entered, entered_long, strict=True):
-        if x.shape[:2] == counting.shape and y.ndim > 2:
-            x, y = x[counting], y[:, :kept][counting]  # noqa: PLW2901
-        if not _distance(x, y) <= slack:
-            return [False] * len(layers)
-    return [x is None or y is None or not _distance(x, y) <= 3 * slack for x, y in zip(short, long, strict=True)]
+    if mask is not None and layers:
+        for is_left in (False, True):
+            seen = _Probe(model, args, kwargs, mask, is_left=is_left).seen(heads, layers)
+            if seen is not None:
+                return seen
+    return [False] * len(layers)
 
 
-def _kept(mask: Tensor) -> int:
-    """Return how many tokens to keep so that every sample has some that count; 0 if there is nothing to leave out."""
-    first = int((mask.cumsum(dim=1) == 0).sum(dim=1).max())
-    kept = max(first + 1, (mask.shape[1] + 1) // 2)
-    return kept if kept < mask.shape[1] else 0
+class _Probe:
+    """Half of the tokens of a batch, alone or with padding on one side of them."""
 
+    def __init__(
+        self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], mask: Tensor, *, is_left: bool
+    ) -> None:
+        self.model, self.mask, self.is_left = model, mask, is_left
+        self.args, self.kwargs = args, kwargs
+        ordered = mask.flip(1) if is_left else mask
+        first = int((ordered.cumsum(dim=1) == 0).sum(dim=1).max())
+        self.kept = max(first + 1, mask.shape[1] // 2 | 1)  # odd, and so no multiple of a window
 
-def _ending_at(
-    kept: int, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], mask: Tensor, *, is_cut: bool
-) -> Arguments:
-    """Return the arguments of a model where tokens after those that are kept are cut, or else are padding."""
-    token = getattr(getattr(model, "config", None), "pad_token_id", None)
+    def seen(self, heads: Sequence[str], layers: Sequence[Layer]) -> list[bool] | None:
+        """Return which layers see the padding, None if the model itself does, or cannot be asked."""
+        if self.kept >= self.mask.shape[1]:
+            return None
+        try:
+            short, entered = _rows(self.model, *self._arguments(is_cut=True), heads, layers)
+            long, entered_long = _rows(self.model, *self._arguments(is_cut=False), heads, layers)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception:  # noqa: BLE001 - whatever a model raises that wants the tokens that are gone
+            return None
+        slack = max(_ROUNDING, 2 * torch.finfo(entered[0].dtype).eps)
+        counting = self._cut(self.mask)
+        for x, y in zip(entered, entered_long, strict=True):
+            if x.shape[:2] == counting.shape and y.shape[:2] == self.mask.shape:
+                x, y = x[counting], self._cut(y)[counting]  # noqa: PLW2901
+            if not _distance(x, y) <= slack:
+                return None
+        return [x is None or y is None or not _distance(x, y) <= 3 * slack for x, y in zip(short, long, strict=True)]
 
-    def end(name: str, x: Any) -> Any:
-        if not isinstance(x, Tensor) or x.shape[:2] != mask.shape:
-            return x
-        if is_cut:
-            return x[:, :kept]
-        x = x.clone()
-        x[:, kept:] = int(MASKS[name]) if name in MASKS else token if name == "input_ids" and token is not None else 0
-        return x
+    def _cut(self, x: Tensor) -> Tensor:
+        return x[:, -self.kept :] if self.is_left else x[:, : self.kept]
 
-    names = [*signature(model.forward).parameters, *[""] * len(args)]
-    by_position = tuple(end(name, x) for name, x in zip(names, args, strict=False))
-    return by_position, {name: end(name, x) for name, x in kwargs.items()}
+    def _arguments(self, *, is_cut: bool) -> Arguments:
+        """Return the arguments of the model where tokens that are not kept are cut, or else are padding."""
+        token = getattr(getattr(self.model, "config", None), "pad_token_id", None)
+
+        def end(name: str, x: Any) -> Any:
+            if not isinstance(x, Tensor) or x.shape[:2] != self.mask.shape:
+                return x
+            if is_cut:
+                return self._cut(x)
+            fill = int(MASKS[name]) if name in MASKS else token if name == "input_ids" and token is not None else 0
+            padded = torch.full_like(x, fill)
+            self._cut(padded).copy_(self._cut(x))
+            return padded
+
+        names = [*signature(self.model.forward).parameters, *[""] * len(self.args)]
+        by_position = tuple(end(name, x) for name, x in zip(names, self.args, strict=False))
+        return by_position, {name: end(name, x) for name, x in self.kwargs.items()}
 
 
 def _rows(
