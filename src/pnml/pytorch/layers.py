@@ -158,7 +158,7 @@ def find_layers(
     depth are taken, but for those that change with padding that the model leaves out.
 
     Args:
-        model: is run once, and twice more where it is given a mask of tokens.
+        model: is run once, and a few times more where it is given a mask of tokens.
         args: its positional arguments.
         kwargs: its keyword arguments.
         head: the name of its last linear layer, or the names of those that it adds up.

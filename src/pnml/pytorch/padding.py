@@ -32,7 +32,7 @@ def which_see_padding(
     Where nothing is known, as without a mask, the answer is no.
 
     Args:
-        model: is run with half of its tokens turned into padding, and without them.
+        model: is run with about half of its tokens turned into padding, and without them.
         args: its positional arguments.
         kwargs: its keyword arguments.
         heads: the names of its last layers.
@@ -41,23 +41,29 @@ def which_see_padding(
     mask = token_mask(model, args, kwargs)
     if mask is not None and layers:
         for is_left in (False, True):
-            seen = _Probe(model, args, kwargs, mask, is_left=is_left).seen(heads, layers)
-            if seen is not None:
-                return seen
+            probes = [_Probe(model, args, kwargs, mask, kept, is_left=is_left) for kept in _lengths(mask.shape[1])]
+            seen = [found for probe in probes if (found := probe.seen(heads, layers)) is not None]
+            if seen:
+                return [any(one) for one in zip(*seen, strict=True)]
     return [False] * len(layers)
 
 
+def _lengths(tokens: int) -> set[int]:
+    """Return about half as many tokens: an odd number, no multiple of a window, and one that is."""
+    return {tokens // 2 | 1, max(1, tokens // 2 + 3) // 4 * 4}
+
+
 class _Probe:
-    """Half of the tokens of a batch, alone or with padding on one side of them."""
+    """Some tokens of a batch, alone or with padding on one side of them."""
 
     def __init__(
-        self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], mask: Tensor, *, is_left: bool
+        self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], mask: Tensor, kept: int, *, is_left: bool
     ) -> None:
         self.model, self.mask, self.is_left = model, mask, is_left
         self.args, self.kwargs = args, kwargs
         ordered = mask.flip(1) if is_left else mask
         first = int((ordered.cumsum(dim=1) == 0).sum(dim=1).max())
-        self.kept = max(first + 1, mask.shape[1] // 2 | 1)  # odd, and so no multiple of a window
+        self.kept = max(first + 1, kept)
 
     def seen(self, heads: Sequence[str], layers: Sequence[Layer]) -> list[bool] | None:
         """Return which layers see the padding, None if the model itself does, or cannot be asked."""
