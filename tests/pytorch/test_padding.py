@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import pnml
 from pnml.pytorch.layers import find_layers
+from pnml.pytorch.masks import mask_of_length
 from pnml.pytorch.padding import which_see_padding
 
 from .networks import CLASSES, images, seeded
@@ -48,6 +50,23 @@ class Words(nn.Module):
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         share = attention_mask / attention_mask.sum(dim=1, keepdim=True)
         logits: Tensor = self.head((self.block(self.embed(input_ids)) * share[:, :, None]).sum(dim=1))
+        return logits
+
+
+class Packed(nn.Module):
+    """A recurrent network that is told the lengths of its sequences, and takes the last step or the mean of all."""
+
+    def __init__(self, *, takes_mean: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed, self.steps = nn.Embedding(50, 8), nn.LSTM(8, 9, batch_first=True)
+        self.head, self.takes_mean = nn.Linear(9, CLASSES), takes_mean
+
+    def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
+        packed = pack_padded_sequence(self.embed(words), lengths, batch_first=True, enforce_sorted=False)
+        steps, (last, _) = self.steps(packed)
+        steps, _ = pad_packed_sequence(steps, batch_first=True)
+        logits: Tensor = self.head(steps.sum(dim=1) / lengths[:, None] if self.takes_mean else last[-1])
         return logits
 
 
@@ -107,3 +126,33 @@ def test_maps_of_one_pixel_and_of_several(size: int, other: int, width: int, tmp
     guard.save(tmp_path / "detector.safetensors")
     loaded = pnml.guard(model).load(tmp_path / "detector.safetensors")
     torch.testing.assert_close(loaded(images(9, seed=1)[:, :, :other, :other]).regret, result.regret)
+
+
+@pytest.mark.parametrize("by_position", [True, False])
+@pytest.mark.parametrize("takes_mean", [True, False])
+def test_lengths_say_what_is_padding(takes_mean: bool, by_position: bool) -> None:  # noqa: FBT001
+    def batch(count: int, seed: int, length: int = 9) -> dict[str, Tensor]:
+        lengths = torch.randint(2, 8, (count,), generator=seeded(seed))
+        words = torch.randint(1, 50, (count, 9), generator=seeded(seed + 50))
+        return {"words": nn.functional.pad(words, [0, length - 9], value=7), "lengths": lengths}
+
+    train = [batch(40, seed) for seed in range(4)]
+    guard = pnml.guard(Packed(takes_mean=takes_mean).eval()).fit(train, progress=False)
+    assert guard.layers == ("embed",)
+    expected = guard(**batch(9, 9)).regret
+    longer = batch(9, 9, length=14)
+    found = guard(*longer.values()) if by_position else guard(**longer)
+    torch.testing.assert_close(found.regret, expected, rtol=1e-4, atol=1e-6)
+    for number, (words, length) in enumerate(zip(*batch(9, 9).values(), strict=True)):
+        alone = guard(words[None, :length], length[None])
+        torch.testing.assert_close(alone.regret, expected[number : number + 1], rtol=1e-3, atol=1e-5)
+
+
+def test_steps_as_many_as_the_longest_sample_has() -> None:
+    mask = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 0, 0, 0]]).bool()
+    found, longer = mask_of_length(nn.Identity(), mask, 3), mask_of_length(nn.Identity(), mask, 6)
+    assert found is not None
+    assert longer is not None
+    assert torch.equal(found, mask[:, :3])
+    assert torch.equal(longer, torch.cat([mask, torch.zeros(2, 1, dtype=torch.bool)], dim=1)), "padding of the model"
+    assert mask_of_length(nn.Identity(), mask, 2) is None

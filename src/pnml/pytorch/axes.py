@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pnml.pytorch.calls import Node
 
 _CHANNELS_FIRST = (
@@ -24,12 +26,12 @@ class Counts(NamedTuple):
     Attributes:
         samples: how many there are.
         tokens: how many every sample has; None where the arguments of the model do not say so.
-        model: which was run.
+        has_mask: says whether it is known which of so many tokens count.
     """
 
     samples: int
     tokens: int | None
-    model: nn.Module
+    has_mask: Callable[[int], bool]
 
 
 def has_samples(output: Tensor, samples: int) -> bool:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from pnml.pytorch.axes import Counts, axes_of, has_samples, take_entries
 from pnml.pytorch.calls import Node, call_tree
-from pnml.pytorch.masks import is_known
+from pnml.pytorch.masks import mask_of_length
 from pnml.pytorch.padding import which_see_padding
 from pnml.pytorch.pooling import token_mask
 
@@ -174,7 +174,7 @@ def find_layers(
     if len(entered) < len(heads):
         own = "the model itself is its head"
         raise LayersNotFoundError(own if "" in heads else f"the head {' + '.join(heads)!r} was not called")
-    counts = Counts(entered[0].shape[0], _token_count(model, args, kwargs or {}), model)
+    counts = _counts(model, args, kwargs or {}, entered[0].shape[0])
     take_entries(root, counts.samples)
     if named is not None:
         return tuple(_named(root, name, counts, width) for name, width in zip_longest(named, widths))
@@ -248,14 +248,15 @@ def _layer(node: Node, counts: Counts) -> Layer:
     several = output.numel() > output.shape[batch] * output.shape[channels]
     has_places = several or (output.ndim == 3 and counts.tokens == 1)
     tokens = output.shape[3 - batch - channels] if output.ndim == 3 else None
-    has_mask = tokens is None or counts.tokens is None or is_known(counts.model, counts.tokens, tokens)
+    has_mask = tokens is None or counts.has_mask(tokens)
     return Layer(node.name, node.call, batch, channels, node.entry, has_places, has_mask)
 
 
-def _token_count(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
-    """Return how many tokens every sample has, by a mask of them or by their numbers in a vocabulary."""
+def _counts(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], samples: int) -> Counts:
+    """Return how long axes are: that of tokens by a mask of them or by their numbers in a vocabulary."""
     mask = token_mask(model, args, kwargs)
     if mask is not None:
-        return mask.shape[1]
+        return Counts(samples, mask.shape[1], lambda length: mask_of_length(model, mask, length) is not None)
     first = next((x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)), None)
-    return None if first is None or first.is_floating_point() or first.ndim != 2 else first.shape[1]
+    tokens = None if first is None or first.is_floating_point() or first.ndim != 2 else first.shape[1]
+    return Counts(samples, tokens, lambda length: tokens is None or length >= tokens)

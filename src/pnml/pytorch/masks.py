@@ -18,7 +18,8 @@ _LENGTHS = "_get_feat_extract_output_lengths"
 def mask_of_length(model: nn.Module, mask: Tensor | None, length: int) -> Tensor | None:
     """Return which of ``length`` tokens count, (n, length); None where that is not known.
 
-    Tokens beyond those that the model was given are padding of its own, as of attention in windows.
+    Tokens beyond those that the model was given are padding of its own, as of attention in windows. Where there are as
+    many as in the longest sample, padding was cut off, as by ``pad_packed_sequence``.
 
     Args:
         model: the classifier, or a module around it.
@@ -29,18 +30,12 @@ def mask_of_length(model: nn.Module, mask: Tensor | None, length: int) -> Tensor
         return mask
     if mask.shape[1] < length:
         return functional.pad(mask, [0, length - mask.shape[1]])
+    if int(mask.sum(dim=1).max()) == length and not bool(mask[:, length:].any()):
+        return mask[:, :length]
     kept = _frames(model, torch.cat([mask.new_full((1,), mask.shape[1], dtype=torch.long), mask.sum(dim=1)]))
     if kept is None or int(kept[0]) != length:
         return None
     return torch.arange(length, device=mask.device) < kept[1:, None]
-
-
-def is_known(model: nn.Module, tokens: int, length: int) -> bool:
-    """Return whether a mask of ``tokens`` tokens says which of ``length`` count."""
-    if length >= tokens:
-        return True
-    kept = _frames(model, torch.tensor([tokens]))
-    return kept is not None and int(kept[0]) == length
 
 
 def _frames(model: nn.Module, lengths: Tensor) -> Tensor | None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pnml.pytorch.calls import call_tree
-from pnml.pytorch.pooling import MASKS, join, token_mask
+from pnml.pytorch.pooling import MASKS, is_lengths, join, token_mask
 from pnml.pytorch.recording import record_layers
 
 if TYPE_CHECKING:
@@ -93,6 +93,8 @@ class _Probe:
         token = getattr(getattr(self.model, "config", None), "pad_token_id", None)
 
         def end(name: str, x: Any) -> Any:
+            if is_lengths(name, x):
+                return self._cut(self.mask).sum(dim=1)
             if not isinstance(x, Tensor) or x.shape[:2] != self.mask.shape:
                 return x
             if is_cut:

@@ -31,7 +31,17 @@ def token_mask(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         mask = kwargs.get(name)
         if isinstance(mask, Tensor) and mask.ndim == 2:
             return mask == 0 if marks_padding else mask != 0
-    return None
+    lengths: Tensor | None = next((x for name, x in kwargs.items() if is_lengths(name, x)), None)
+    first = next((x for x in (*args, *kwargs.values()) if isinstance(x, Tensor) and x.ndim > 1), None)
+    if lengths is None or first is None or len(first) != len(lengths):
+        return None
+    return torch.arange(first.shape[1], device=lengths.device) < lengths[:, None]
+
+
+def is_lengths(name: str, value: Any) -> bool:
+    """Return whether an argument says how many tokens each sample has: ``lengths``, ``seq_lens`` and the like."""
+    named = name.lower().endswith(("lengths", "length", "lens", "len"))
+    return named and isinstance(value, Tensor) and value.ndim == 1 and not value.is_floating_point()
 
 
 def pool(output: Tensor, layer: Layer, mask: Tensor | None = None) -> Parts:
