@@ -322,6 +322,35 @@ class Repeated(nn.Module):
         return logits
 
 
+class Experts(nn.Module):
+    """Every sample goes to one of three experts, which do not see the others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.gate, self.last = nn.Linear(8, 8), nn.Linear(8, 3), nn.Linear(8, 8)
+        self.experts, self.head = nn.ModuleList(nn.Linear(8, 8) for _ in range(3)), nn.Linear(8, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x).tanh()
+        chosen, found = self.gate(x).argmax(dim=1), torch.zeros_like(x)
+        for number, expert in enumerate(self.experts):
+            found[chosen == number] = expert(x[chosen == number])
+        logits: Tensor = self.head(self.last(x + found).tanh())
+        return logits
+
+
+class Siamese(nn.Module):
+    """One body for both of two inputs, and a head on how they differ."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8)), nn.Linear(8, CLASSES)
+
+    def forward(self, left: Tensor, right: Tensor) -> Tensor:
+        logits: Tensor = self.head((self.body(left) - self.body(right)).abs())
+        return logits
+
+
 def volumes(count: int, seed: int = 0) -> Tensor:
     return torch.randn(count, 2, 6, 7, 8, generator=seeded(seed))
 
@@ -397,6 +426,13 @@ def cases() -> dict[str, Case]:
         ),
         "norm with a number": (MeanOfTokens(nn.Linear(5, 8), SizedNorm(8), *linear(8, 2)), sequence, last),
         "repeated": (Repeated(), (torch.randn(9, 8, generator=seeded()),), {}),
+        "experts": (Experts(), (torch.randn(9, 8, generator=seeded()),), {}),
+        "two inputs": (
+            Siamese(),
+            (),
+            {},
+            {"left": torch.randn(9, 8, generator=seeded()), "right": torch.randn(9, 8, generator=seeded(1))},
+        ),
         "bert": (bert(), (), last, {"input_ids": torch.randint(0, 50, (9, 10), generator=seeded())}),
         "vit": (vit(), picture, {3: (0, 2), 4: (0, 1)}),
     }

@@ -12,7 +12,7 @@ from torch.nn.utils import parametrizations, prune
 
 import pnml
 
-from .networks import loader, mlp, rows
+from .networks import CLASSES, loader, mlp, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,6 +55,16 @@ def test_a_detector_is_loaded_for_a_copy_in_training_mode(kind: str, tmp_path: P
     torch.testing.assert_close(loaded(rows(9, seed=1)).regret, guard(rows(9, seed=1)).regret)
     for name, value in copy.state_dict().items():
         assert torch.equal(value, before[name]), name
+
+
+def test_lazy_and_tied_weights() -> None:
+    lazy = nn.Sequential(nn.LazyLinear(8), nn.Tanh(), nn.LazyLinear(8), nn.Tanh(), nn.LazyLinear(CLASSES))
+    assert pnml.guard(lazy).fit([rows(60)], progress=False).head_name == "4"
+    tied = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
+    tied[0].weight = tied[4].weight
+    guard = pnml.guard(tied).fit([rows(60)], progress=False)
+    assert guard.head_name == "4"
+    assert torch.equal(guard(rows(9)).logits, tied(rows(9)))
 
 
 def test_another_pruned_head_is_refused_at_the_first_call(tmp_path: Path) -> None:

@@ -53,6 +53,13 @@ class Words(nn.Module):
         return logits
 
 
+class Patches(Words):
+    """The same for patches of pictures of many shapes, as SigLIP 2 takes them."""
+
+    def forward(self, input_ids: Tensor, pixel_attention_mask: Tensor) -> Tensor:
+        return super().forward(input_ids, pixel_attention_mask)
+
+
 class Packed(nn.Module):
     """A recurrent network that is told the lengths of its sequences, and takes the last step or the mean of all."""
 
@@ -87,6 +94,15 @@ def test_layers_that_see_padding_are_left_out() -> None:
 def test_layers_of_a_model_that_sees_padding_itself_stay() -> None:
     guard = pnml.guard(Pairs(sees_padding=True).eval()).fit([texts(40)], progress=False)
     assert {"pairs", "after.1"} & set(guard.layers)
+
+
+def test_patches_of_padding_are_left_out() -> None:
+    def patches(**batch: Tensor) -> dict[str, Tensor]:
+        return {"input_ids": batch["input_ids"], "pixel_attention_mask": batch["attention_mask"]}
+
+    guard = pnml.guard(Patches().eval()).fit([patches(**texts(40, seed)) for seed in range(4)], progress=False)
+    found, expected = guard(**patches(**texts(9, seed=9, padding=6))), guard(**patches(**texts(9, seed=9)))
+    torch.testing.assert_close(found.regret, expected.regret, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("how", ["no mask", "one token", "left"])

@@ -19,7 +19,12 @@ _BLOCK = 2**19  # numbers of an output that are pooled at a time on the CPU: the
 Parts = tuple[Tensor, ...]
 """Features of a layer, (n, features) side by side."""
 
-MASKS = {"attention_mask": False, "padding_mask": True, "src_key_padding_mask": True}
+MASKS = {
+    "attention_mask": False,
+    "padding_mask": True,
+    "src_key_padding_mask": True,
+    "pixel_attention_mask": False,
+}
 """Names of arguments that say which tokens count, and whether True marks those that do not."""
 
 
