@@ -53,6 +53,25 @@ class Words(nn.Module):
         return logits
 
 
+class Positions(nn.Module):
+    """Returns the number of every word, which more padding on its left changes."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.arange(x.shape[1]).float()[None, :, None].expand(*x.shape[:2], 4) / 10
+
+
+class WithPositions(Words):
+    """Computes positions after its words are embedded, as decoders do, that tell nothing of the words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.positions = Positions()
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        self.positions(self.embed(input_ids))
+        return super().forward(input_ids, attention_mask)
+
+
 class Patches(Words):
     """The same for patches of pictures of many shapes, as SigLIP 2 takes them."""
 
@@ -94,6 +113,14 @@ def test_layers_that_see_padding_are_left_out() -> None:
 def test_layers_of_a_model_that_sees_padding_itself_stay() -> None:
     guard = pnml.guard(Pairs(sees_padding=True).eval()).fit([texts(40)], progress=False)
     assert {"pairs", "after.1"} & set(guard.layers)
+
+
+def test_positions_that_padding_shifts_are_left_out() -> None:
+    guard = pnml.guard(WithPositions().eval()).fit([texts(40, seed) for seed in range(4)], progress=False)
+    assert "positions" not in guard.layers
+    batch = texts(9, seed=9, padding=6)
+    found = guard(**{name: x.roll(6, dims=1) for name, x in batch.items()})
+    torch.testing.assert_close(found.regret, guard(**texts(9, seed=9)).regret, rtol=1e-4, atol=1e-6)
 
 
 def test_patches_of_padding_are_left_out() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from inspect import signature
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -39,13 +40,12 @@ def which_see_padding(
         layers: of the model.
     """
     mask = token_mask(model, args, kwargs)
-    if mask is not None and layers:
-        for is_left in (False, True):
-            probes = [_Probe(model, args, kwargs, mask, kept, is_left=is_left) for kept in _lengths(mask.shape[1])]
-            seen = [found for probe in probes if (found := probe.seen(heads, layers)) is not None]
-            if seen:
-                return [any(one) for one in zip(*seen, strict=True)]
-    return [False] * len(layers)
+    if mask is None or not layers:
+        return [False] * len(layers)
+    tried = product(_lengths(mask.shape[1]), (False, True))
+    probes = [_Probe(model, args, kwargs, mask, kept, is_left=is_left) for kept, is_left in tried]
+    seen = [found for probe in probes if (found := probe.seen(heads, layers)) is not None]
+    return [any(one) for one in zip(*seen, strict=True)] if seen else [False] * len(layers)
 
 
 def _lengths(tokens: int) -> set[int]:
