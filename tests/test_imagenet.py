@@ -47,7 +47,7 @@ def block_weights(rng: Any, name: str, inputs: int, width: int, *, first: bool) 
     shapes = {"2a": (1, 1, inputs, width), "2b": (3, 3, width, width), "2c": (1, 1, width, 4 * width)}
     if first:
         shapes["1"] = (1, 1, inputs, 4 * width)
-    found = {}
+    found: dict[str, Any] = {}
     for branch, shape in shapes.items():
         found |= convolution_weights(rng, f"res{name}_branch{branch}", f"bn{name}_branch{branch}", shape)
     return found
