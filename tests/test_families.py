@@ -165,3 +165,15 @@ def test_the_page_is_that_of_the_records(tables: Any, tmp_path: Path, monkeypatc
     monkeypatch.setattr(sys, "argv", ["family_tables.py", "--results", str(root / "results"), "--page", str(page)])
     tables.main()
     assert page.read_text(encoding="utf-8") == written
+
+
+def test_the_differences_in_the_words_about_fine_tuned_classifiers_are_of_the_record(tables: Any) -> None:
+    root = BENCHMARKS.parent
+    page = (root / "docs" / "families.md").read_text(encoding="utf-8")
+    record = json.loads((root / "results" / "text-cpu.json").read_text(encoding="utf-8"))
+    aurocs = [task["auroc"] for task in tables.tasks_of(record, "fine-tuned")["tasks"].values()]
+    sets = [[list(task[method].values()) for task in aurocs] for method in ("mahalanobis-plus", "pnml")]
+    behind = np.subtract(*np.array(sets))  # (seeds, near and far)
+    for differences in (behind.mean(axis=1), behind[:, 0]):
+        error = differences.std(ddof=1) / len(differences) ** 0.5
+        assert f"{differences.mean():.2f} ± {error:.2f} points" in page
