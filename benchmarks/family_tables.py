@@ -23,7 +23,8 @@ from pnml.backend.files import write_text
 from pnml.bench.layout import markdown_table
 from pnml.bench.ood_data import needs_no_ood_data
 
-FAMILIES = ("text", "imagenet", "tabular", "audio")
+FAMILIES = ("imagenet", "tabular", "audio")
+CLASSIFIERS = {"text": "banking77", "text-fine-tuned": "fine-tuned"}  # tables of one record, and the tasks of each
 FOLDS = ("imagenet",)  # families in which one classifier is fitted on parts of the data, instead of several trained
 FIRST = 6  # methods of the table by set
 COLUMNS = ("Method", "Needs no OOD data", "Near AUROC", "Far AUROC", "Mean AUROC", "Near FPR@95", "Far FPR@95")
@@ -97,12 +98,19 @@ def by_set(record: dict[str, Any], methods: list[str], names: list[str]) -> list
     """Return a line for each method: its mean AUROC over near and far on the tasks of each set."""
     lines = []
     for method in methods:
-        parts = [
-            {"tasks": {key: task for key, task in record["tasks"].items() if key.startswith(f"{name}/")}}
-            for name in names
-        ]
+        parts = [tasks_of(record, name) for name in names]
         lines.append((method, *(str(mean(part, method, "auroc", ("near", "far"))) for part in parts)))
     return lines
+
+
+def tasks_of(record: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a record with the tasks of one name alone."""
+    return {"tasks": {key: task for key, task in record["tasks"].items() if key.startswith(f"{name}/")}}
+
+
+def text_table(record: dict[str, Any], name: str) -> str:
+    """Return the table of one of the classifiers of texts."""
+    return table(tasks_of(record, CLASSIFIERS[name]), "text")
 
 
 def main() -> None:
@@ -111,10 +119,12 @@ def main() -> None:
     parser.add_argument("--page", type=Path, default=Path("docs/families.md"), help="the page to write into")
     options = parser.parse_args()
     text = options.page.read_text(encoding="utf-8")
-    tables = {family: partial(table, family=family) for family in FAMILIES}
+    tables = {name: partial(text_table, name=name) for name in CLASSIFIERS}
+    tables |= {family: partial(table, family=family) for family in FAMILIES}
     tables |= {"rows-a-class": family_rows.table, "why-imagenet": family_why.table}
     for name, write in tables.items():
-        record = json.loads((options.results / f"{name}-cpu.json").read_text(encoding="utf-8"))
+        of = "text" if name in CLASSIFIERS else name
+        record = json.loads((options.results / f"{of}-cpu.json").read_text(encoding="utf-8"))
         begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
         before, _, rest = text.partition(begin)
         _, found, after = rest.partition(end)
