@@ -22,6 +22,7 @@ from pnml.bench.environment import environment, git_state
 from pnml.bench.methods import ALL_METHODS, GROUPS, MethodFailedError, Outputs, View
 from pnml.integrations._import import import_pytorch_ood
 from pnml.metrics import evaluate
+from pnml.pytorch.pooling import join
 from pnml.pytorch.recording import record_layers
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 METHODS = tuple(dict.fromkeys((*GROUPS["peers"], *GROUPS["layers"])))
 import_pytorch_ood("a comparison with peers")  # now, not after minutes of training
-HEAD = "head"  # the name of the last layer of every classifier here
+HEAD = "head"  # the name of the last layer of the classifiers here, but for those of others
 
 
 class Part(NamedTuple):
@@ -91,16 +92,18 @@ class Stored(View):
         return self._features
 
 
-def run_model(model: nn.Module, layers: tuple[Layer, ...], batches: Iterable[dict[str, Tensor]]) -> Part:
+def run_model(
+    model: nn.Module, layers: tuple[Layer, ...], batches: Iterable[dict[str, Tensor]], head: str = HEAD
+) -> Part:
     """Return the embeddings and the features of earlier layers of batches of arguments of a classifier."""
     embeddings: list[Tensor] = []
-    hook = model.get_submodule(HEAD).register_forward_pre_hook(lambda _module, args: embeddings.append(args[0]))
+    hook = model.get_submodule(head).register_forward_pre_hook(lambda _module, args: embeddings.append(args[0]))
     pooled = []
     try:
         for batch in batches:
             with torch.inference_mode(), record_layers(model, layers, batch) as recorded:
                 model(**batch)
-            pooled.append([layer.float() for layer in recorded if layer is not None])
+            pooled.append([join(layer).float() for layer in recorded if layer is not None])
     finally:
         hook.remove()
     return Part(torch.cat(embeddings), [torch.cat(layer) for layer in zip(*pooled, strict=True)])

@@ -24,7 +24,8 @@ from pnml.backend.files import write_text
 from pnml.bench.layout import markdown_table
 from pnml.bench.ood_data import needs_no_ood_data
 
-FAMILIES = ("text", "imagenet", "tabular", "audio")
+FAMILIES = ("imagenet", "tabular", "audio")
+CLASSIFIERS = {"text": "banking77", "text-fine-tuned": "fine-tuned"}  # tables of one record, and the tasks of each
 FOLDS = ("imagenet",)  # families in which methods are fitted on parts of the data, and classifiers are not trained
 FIRST, OURS = 6, "pnml"  # methods of the table by set
 COLUMNS = ("Method", "Needs no OOD data", "Near AUROC", "Far AUROC", "Mean AUROC", "Near FPR@95", "Far FPR@95")
@@ -89,16 +90,15 @@ def table(record: dict[str, Any], family: str) -> str:
 
 def about(record: dict[str, Any], names: list[str], *, folds: bool) -> str:
     """Return how many classifiers there are, how accurate they are, and what the numbers of the table are."""
-    accuracies = {name: task["accuracy"] for name, task in record["tasks"].items()}
-    seeds = len({name.partition("/")[2] for name in accuracies})
+    accuracies = [task["accuracy"] for task in record["tasks"].values()]
+    seeds = len({name.partition("/")[2] for name in record["tasks"]})
     if not folds:
         return (
-            f"{len(accuracies)} classifiers, {seeds} seeds; test accuracy {min(accuracies.values()):.1f} to "
-            f"{max(accuracies.values()):.1f}%. Percent, mean ± standard deviation over seeds."
+            f"{len(accuracies)} classifiers, {seeds} seeds; test accuracy {min(accuracies):.1f} to "
+            f"{max(accuracies):.1f}%. Percent, mean ± standard deviation over seeds."
         )
     of_networks = ", ".join(
-        f"{name} {fmean(value for task, value in accuracies.items() if task.startswith(f'{name}/')):.1f}%"
-        for name in names
+        f"{name} {fmean(task['accuracy'] for task in tasks_of(record, name)['tasks'].values()):.1f}%" for name in names
     )
     return (
         f"{len(names)} classifiers, {seeds} folds; test accuracy over all folds: {of_networks}. Percent, mean over "
@@ -110,12 +110,19 @@ def by_set(record: dict[str, Any], methods: list[str], names: list[str]) -> list
     """Return a line for each method: its mean AUROC over near and far on the tasks of each set."""
     lines = []
     for method in methods:
-        parts = [
-            {"tasks": {key: task for key, task in record["tasks"].items() if key.startswith(f"{name}/")}}
-            for name in names
-        ]
+        parts = [tasks_of(record, name) for name in names]
         lines.append((method, *(str(mean(part, method, "auroc", ("near", "far"))) for part in parts)))
     return lines
+
+
+def tasks_of(record: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a record with the tasks of one name alone."""
+    return {"tasks": {key: task for key, task in record["tasks"].items() if key.startswith(f"{name}/")}}
+
+
+def text_table(record: dict[str, Any], name: str) -> str:
+    """Return the table of one of the classifiers of texts."""
+    return table(tasks_of(record, CLASSIFIERS[name]), "text")
 
 
 def main() -> None:
@@ -124,10 +131,12 @@ def main() -> None:
     parser.add_argument("--page", type=Path, default=Path("docs/families.md"), help="the page to write into")
     options = parser.parse_args()
     text = options.page.read_text(encoding="utf-8")
-    tables = {family: partial(table, family=family) for family in FAMILIES}
+    tables = {name: partial(text_table, name=name) for name in CLASSIFIERS}
+    tables |= {family: partial(table, family=family) for family in FAMILIES}
     tables |= {"rows-a-class": family_rows.table, "why-imagenet": family_why.table}
     for name, write in tables.items():
-        record = json.loads((options.results / f"{name}-cpu.json").read_text(encoding="utf-8"))
+        of = "text" if name in CLASSIFIERS else name
+        record = json.loads((options.results / f"{of}-cpu.json").read_text(encoding="utf-8"))
         begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
         before, _, rest = text.partition(begin)
         _, found, after = rest.partition(end)

@@ -57,7 +57,7 @@ def test_class_names_are_counted(files: Files) -> None:
         (files / "names.txt").write_text(names)
         said = fails("monitor", "monday.csv", *DETECTOR, *STATE, "--classes", "names.txt")
         assert (
-            f"{names.count(chr(10))} class names for the 3 classes of the calibration of detector.safetensors" in said
+            f"{names.count(chr(10))} class names in names.txt for the 3 classes of the calibration of detector" in said
         )
         assert not Path("monitor.safetensors").exists()  # nothing was taken in
     (files / "names.txt").write_text("one\ntwo\nthree\n")

@@ -53,7 +53,7 @@ MISTAKES = {
     "report note.txt": "note.txt is no table of scores: expected a .parquet or .csv that 'pnml score' wrote",
     "report scores.csv --classes head.npz": "head.npz is no text file in UTF-8: expected class names, one a line",
     "report scores.csv --detector detector.safetensors --classes note.txt": (
-        "class names for the 3 classes of detector.safetensors: give one a line, in the order of the model's outputs"
+        "1 class names in note.txt for the 3 classes of detector.safetensors: give one a line, in the order of"
     ),
     "leaderboard --results empty": "there are no results in 'empty'",
     "tables --out note.txt": "note.txt",
@@ -83,7 +83,7 @@ MISTAKES = {
     "monitor week --detector detector.safetensors": "week is a folder: name its tables themselves, as week/monday.csv",
     "score detector.safetensors --embeddings empty": "no .parquet files in empty: give a folder that holds some, or a",
     "leaderboard --out empty": "empty is a folder, and a file is written: --results empty names a folder of results",
-    "report scores.csv --classes note.txt": "1 class names, and scores.csv has class 1: give one a line",
+    "report scores.csv --classes note.txt": "1 class names in note.txt, and scores.csv has class 1: give one a line",
 }
 
 MEANT = {

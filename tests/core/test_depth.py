@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from oracles import about_class_means
 from pnml import Detector
 from pnml.core.depth import leverages
-from pnml.core.joined import Joined, joined_leverages
+from pnml.core.joined import Joined, joined_leverages, unit_blocks
 from pnml.core.profile import LEVEL
 
 from .strategies import Matrix, modest, seeds
@@ -232,7 +232,8 @@ def test_one_product_for_all_layers_gives_the_leverages_of_one_a_layer() -> None
         classes = torch.tensor(np.arange(100) % CLASSES)
         _, _, *constants = model.constants.to(x)
         expected = leverages(x, embeddings, classes, constants, depth).raw
-        found = joined_leverages(x, classes, Joined(depth))
+        joined = Joined(depth)
+        found = joined_leverages(unit_blocks(x, joined), classes, joined)
         np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
 
 
@@ -242,7 +243,8 @@ def test_one_product_for_all_layers_knows_rows_that_it_cannot_compute_with(bad: 
     assert depth is not None
     x = torch.tensor(np.hstack(network(1, 3)))
     x[0, WIDTHS[0] + 1], x[1] = bad, 0.0  # in an earlier layer; and a row of zeros, whose leverages are known
-    found = joined_leverages(x, torch.zeros(3, dtype=torch.int64), Joined(depth))
+    joined = Joined(depth)
+    found = joined_leverages(unit_blocks(x, joined), torch.zeros(3, dtype=torch.int64), joined)
     assert found.isnan().any(dim=1).tolist() == [True, False, False]
 
 

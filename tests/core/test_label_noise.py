@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 shares = st.floats(1e-9, 1)
 
 
-def test_no_noise_leaves_the_softmax() -> None:
+@pytest.mark.parametrize("convert", [np.asarray, torch.tensor])
+def test_no_noise_leaves_the_softmax(convert: Any) -> None:
     logits = np.random.default_rng(0).normal(size=(20, 5)) * np.geomspace(1e-3, 1e4, 20)[:, None]
-    np.testing.assert_allclose(noisy_softmax(logits, 0.0), softmax(logits, axis=1), rtol=1e-12, atol=1e-300)
+    found = noisy_softmax(convert(logits), 0.0)
+    np.testing.assert_allclose(found, softmax(logits, axis=1), rtol=1e-12, atol=1e-300)
 
 
 @modest

@@ -83,7 +83,7 @@ def monitor(
         if state is not None:
             stack.enter_context(lock_folder(state.with_name(f"{state.name}.lock")))
         watching = _opened(detector, state, alpha)
-        check_class_names(names, watching.threshold.n_classes, f"the calibration of {detector or state}")
+        check_class_names(names, watching.threshold.n_classes, f"the calibration of {detector or state}", classes)
         rows = _take_in_all(watching, scores)
         page = write_monitor(watching, out, title=title or "Monitor", facts=_run(scores, rows), class_names=names)
         if state is not None:

@@ -113,4 +113,4 @@ def _of_scores(path: Path, images: Path | None, detector: Path | None, classes: 
     if detector is None:
         typer.echo("without --detector the page cannot say how many flagged samples to expect", err=True)
     names = [] if classes is None else read_class_names(classes)
-    return report_of_scores(path, images=images, detector=detector, class_names=names)
+    return report_of_scores(path, images=images, detector=detector, class_names=names, names_file=classes)

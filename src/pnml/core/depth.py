@@ -30,7 +30,7 @@ import numpy as np
 from pnml.backend.arrays import at_least, namespace
 from pnml.backend.rows import divisors, row_norms
 from pnml.core.model import Depth, Layer
-from pnml.core.profile import Profile, shares, standardise
+from pnml.core.profile import Profile, excess, shares, standardise
 from pnml.core.sample import NO_SAMPLE
 from pnml.core.scatter import Scatter, left_out
 from pnml.core.subspace import leverage_inside
@@ -145,8 +145,12 @@ def profile_of(constants: Sequence[Array], depth: Depth) -> tuple[Array, ...]:
 
 def embedding_share(h: Array, background: Array, typical: float) -> Array:
     """Return the leverage of embeddings, given that about the mean of their class and that about the mean of all."""
-    xp = namespace(h)
-    return WEIGHT * xp.sqrt(h / typical) * (h / at_least(background, SMALLEST_BACKGROUND))
+    return (WEIGHT / typical**0.5) * namespace(h).sqrt(h) * (h / at_least(background, SMALLEST_BACKGROUND))
+
+
+def total_of(h: Array, depth: Depth, profile: tuple[Array, ...]) -> Array:
+    """Return the leverage (n,) of samples, given that of every layer; see :func:`shares_of` for the arguments."""
+    return embedding_share(h[:, 0], h[:, 1], depth.typical) + excess(h, depth.profile, profile)
 
 
 def shares_of(h: Array, depth: Depth, profile: tuple[Array, ...]) -> Array:
@@ -157,9 +161,9 @@ def shares_of(h: Array, depth: Depth, profile: tuple[Array, ...]) -> Array:
         depth: what they are the leverages of.
         profile: the arrays of its profile.
     """
-    excess = shares(h, depth.profile, profile)
-    own = embedding_share(h[:, 0], h[:, 1], depth.typical) + excess[:, 0] + excess[:, 1]
-    return namespace(h).concat([own[:, None], excess[:, 2:]], axis=1)
+    added = shares(h, depth.profile, profile)
+    own = embedding_share(h[:, 0], h[:, 1], depth.typical) + added[:, 0] + added[:, 1]
+    return namespace(h).concat([own[:, None], added[:, 2:]], axis=1)
 
 
 def strangest(h: Array, depth: Depth, profile: tuple[Array, ...]) -> Array:

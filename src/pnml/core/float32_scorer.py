@@ -25,7 +25,7 @@ import numpy as np
 from pnml.backend.arrays import DeviceConstants, at_least, is_recorded, namespace, precision
 from pnml.backend.rows import by_chunk, squares
 from pnml.core import theorem
-from pnml.core.depth import embedding_share, leverages, profile_of, shares_of
+from pnml.core.depth import embedding_share, leverages, profile_of, total_of
 from pnml.core.profile import error_of_excess
 from pnml.core.subspace import leverage, xtg
 
@@ -147,7 +147,7 @@ class Float32Scorer:
         certain = xp.sum(xp.astype(rivals, xp.int32), axis=-1) == 1
         found = leverages(x, embeddings, classes, scatters, depth)
         profile = profile_of(constants, depth)
-        h = shares_of(found.raw, depth, profile).sum(-1)
+        h = total_of(found.raw, depth, profile)
         regret, steepness = self._regret_of(xp, z, bias, h)
         # The relative error r of every √h, and what they make of the error of h.
         roots = xp.sqrt(at_least(found.raw, 1e-35))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -69,21 +69,34 @@ class Joined:
         return DeviceConstants(members, means, whitenings)
 
 
-def joined_leverages(x: Array, classes: Array, joined: Joined) -> Array:
+class UnitBlocks(NamedTuple):
+    """The blocks of n rows: scaled to norm 1 and padded, (n, P, W), and the norms that they had, (n, P)."""
+
+    x: Array
+    norms: Array
+
+
+def unit_blocks(x: Array, joined: Joined) -> UnitBlocks:
+    """Return the blocks of rows (n, M of all layers) as they came; blocks of zeros stay so."""
+    xp = namespace(x)
+    (columns,) = joined.columns.to(x, xp.int64)
+    members, *_ = joined.constants.to(x)
+    y = xp.reshape(x[:, columns], (-1, *members.shape)) * members
+    norms = xp.linalg.vector_norm(y, axis=-1)
+    return UnitBlocks(y / at_least(norms, SMALLEST_NORM)[:, :, None], norms)
+
+
+def joined_leverages(blocks: UnitBlocks, classes: Array, joined: Joined) -> Array:
     """Return the leverages of rows: of the embedding, of the background, of every earlier layer, shape (n, 2 + L).
 
     Those of layers that are not finite, or too large to be squared, are NaN.
 
     Args:
-        x: rows as they came, shape (n, M of all layers).
+        blocks: of the rows.
         classes: the predicted classes, shape (n,).
         joined: the layers.
     """
-    xp = namespace(x)
-    (columns,) = joined.columns.to(x, xp.int64)
-    members, means, whitenings = joined.constants.to(x)
-    y = xp.reshape(x[:, columns], (-1, *members.shape)) * members
-    norms = xp.linalg.vector_norm(y, axis=-1)
-    y = y / at_least(norms, SMALLEST_NORM)[:, :, None] - means[classes]
-    y = xp.permute_dims(y, (1, 0, 2)) @ whitenings
-    return xp.linalg.vector_norm(y, axis=-1).T ** 2 + (norms - norms)  # which is 0, or no number
+    xp = namespace(blocks.x)
+    _, means, whitenings = joined.constants.to(blocks.x)
+    y = xp.permute_dims(blocks.x - means[classes], (1, 0, 2)) @ whitenings
+    return xp.linalg.vector_norm(y, axis=-1).T ** 2 + (blocks.norms - blocks.norms)  # which is 0, or no number

@@ -160,7 +160,9 @@ class MultiLabelDetector(Detector):
             features: of earlier layers, if the detector was fitted with them.
             logits: the model's own logits of its labels, shape (n, labels), where they are known.
         """
-        batch = self._check_batch(embeddings, features)
+        return self._assess(self._check_batch(embeddings, features), logits)
+
+    def _assess(self, batch: Batch, logits: Array | None) -> MultiLabelResult:
         regrets = batch.finish(self.label_terms(batch.rows, batch.eps)[0])
         return MultiLabelResult(self, batch, regrets, checked_logits(logits, *regrets.shape))
 
@@ -224,6 +226,5 @@ def _terms_chunk(
         log_p = xp.log((1 - model.label_noise) * xp.exp(log_p) + model.label_noise / 2)
     t = terms.xtg[:, :, None]
     regrets = theorem.regrets(log_p, t)
-    known = terms.has_direction[:, None]
-    regrets = xp.where(known, regrets, xp.full_like(regrets, float(np.log(2))))
+    regrets = xp.where(terms.undirected[:, None], xp.full_like(regrets, float(np.log(2))), regrets)
     return regrets, theorem.predictives(log_p, t)[..., 1]

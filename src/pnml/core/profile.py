@@ -39,6 +39,7 @@ _HIGH = 0.95  # the quantile that both terms of s are divided by
 _SMALLEST_SHARE = 0.01  # of a row: leverages below this share of 1/N are taken for equal
 _SMALLEST_SPREAD = 0.01  # of the logarithms of leverages, for layers that hardly vary
 _SMALLEST_QUANTILE = 0.1  # of mean(z), and of the limit above the median, for hardly any rows
+_SMALLEST_SUM = 1e-30  # of the positive parts of s, which are divided by their sum
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,18 +98,22 @@ class Profile:
         return _parts(h, self, self.arrays)
 
 
-def shares(h: Array, profile: Profile, constants: tuple[Array, ...]) -> Array:
-    """Return what every layer adds to the leverage of n samples, shape (n, P).
+def excess(h: Array, profile: Profile, constants: tuple[Array, ...]) -> Array:
+    """Return what the layers together add to the leverage of n samples, shape (n,).
 
     Args:
         h: the leverages of the layers, shape (n, P).
         profile: what they are compared with.
         constants: ``profile.arrays`` in the library, on the device and in the dtype of ``h``.
     """
+    return _excess(_parts(h, profile, constants), profile)
+
+
+def shares(h: Array, profile: Profile, constants: tuple[Array, ...]) -> Array:
+    """Return what every layer adds, shape (n, P): :func:`excess`, divided in proportion to what is positive in s."""
     parts = _parts(h, profile, constants)
-    excess = at_least((parts.sum(-1)[:, None] - profile.limit) / profile.reach, 0)
     raised = at_least(parts, 0)
-    return raised * (SLOPE * excess / at_least(raised.sum(-1)[:, None], _SMALLEST_QUANTILE))
+    return raised * (_excess(parts, profile) / at_least(raised.sum(-1), _SMALLEST_SUM))[:, None]
 
 
 def standardise(h: Array, profile: Profile, constants: tuple[Array, ...]) -> Array:
@@ -116,6 +121,10 @@ def standardise(h: Array, profile: Profile, constants: tuple[Array, ...]) -> Arr
     centre, spread, _ = constants
     xp = namespace(h)
     return at_least((xp.log(at_least(h, profile.smallest)) - centre) / spread, 0)
+
+
+def _excess(parts: Array, profile: Profile) -> Array:
+    return at_least((parts.sum(-1) - profile.limit) * (SLOPE / profile.reach), 0)
 
 
 def _parts(h: Array, profile: Profile, constants: tuple[Array, ...]) -> Array:

@@ -13,8 +13,8 @@ from pnml.backend.arrays import namespace
 from pnml.backend.recorded import Recorded
 from pnml.backend.rows import SMALLEST_NORM, by_chunk, divisors, row_norms, wide_dtype
 from pnml.core import theorem
-from pnml.core.depth import leverages, profile_of, shares_of, strangest
-from pnml.core.joined import joined_leverages
+from pnml.core.depth import leverages, profile_of, shares_of, strangest, total_of
+from pnml.core.joined import joined_leverages, unit_blocks
 from pnml.core.subspace import leave_one_out, leverage, xtg
 
 if TYPE_CHECKING:
@@ -30,29 +30,29 @@ class Terms(NamedTuple):
     Attributes:
         log_p: the logarithms of the model's probabilities, label noise included, (n, C).
         p: the probabilities, where label noise keeps them clear of 0; None without label noise.
-        shares: of every layer in the leverage, (n, 1 + L).
+        leverage: of all layers together, (n,).
         raw: the leverages of the embedding, of the background and of the layers about class means, (n, 2 + L); None if
             the leverage is not about class means.
-        has_direction: whether the embedding can be scaled to norm 1, (n,).
+        undirected: whether the embedding has no direction, so that it cannot be scaled to norm 1, (n,).
     """
 
     log_p: Array
     p: Array | None
-    shares: Array
+    leverage: Array
     raw: Array | None
-    has_direction: Array
+    undirected: Array
 
     @property
     def xtg(self) -> Array:
         """xᵀg, (n, 1); 1 for embeddings without a direction."""
-        xp, t = namespace(self.shares), xtg(self.shares.sum(-1))
-        return xp.where(self.has_direction, t, xp.ones_like(t))[:, None]
+        xp, t = namespace(self.leverage), xtg(self.leverage)
+        return xp.where(self.undirected, xp.ones_like(t), t)[:, None]
 
     def regret(self, largest: float) -> Array:
         """Return the regret, (n,); ``largest`` for embeddings without a direction."""
         xp = namespace(self.log_p)
-        found = theorem.regrets(self.log_p, self.xtg, self.p)
-        return xp.where(self.has_direction, found, xp.full_like(found, largest))
+        found = theorem.regrets(self.log_p, xtg(self.leverage)[:, None], self.p)
+        return xp.where(self.undirected, xp.full_like(found, largest), found)
 
 
 def compute_terms(
@@ -68,30 +68,33 @@ def compute_terms(
         as_if_unseen: the embeddings are training rows, to be scored as if each had been left out of the fit.
     """
     weight, bias, *geometry = constants
-    xp = namespace(x)
+    xp, joined = namespace(x), model.joined
     embeddings = x[:, : model.n_features]
-    norms = row_norms(embeddings)
-    has_direction = xp.ones_like(norms, dtype=xp.bool)
-    if model.unit_norm:
-        has_direction = ~(norms <= SMALLEST_NORM)  # so that what is no number stays none
-        embeddings = embeddings / divisors(norms)[:, None]
-    logits = embeddings @ weight + bias
     h: Array | None = None
-    if model.depth is None:
+    if joined is not None and joined.serves(x) and not as_if_unseen:
+        blocks = unit_blocks(x, joined)
+        undirected = blocks.norms[:, 0] <= SMALLEST_NORM
+        logits = blocks.x[:, 0, : model.n_features] @ weight + bias
+        h = joined_leverages(blocks, xp.argmax(logits, axis=-1), joined)
+    else:
+        norms = row_norms(embeddings)
+        undirected = norms <= (SMALLEST_NORM if model.unit_norm else -1.0)
+        if model.unit_norm:
+            embeddings = embeddings / divisors(norms)[:, None]
+        logits = embeddings @ weight + bias
+        if model.depth is not None:
+            classes = xp.argmax(logits, axis=-1)
+            h = leverages(x, embeddings, classes, geometry, model.depth, as_if_unseen=as_if_unseen).raw
+    if h is not None and model.depth is not None:
+        total = total_of(h, model.depth, profile_of(geometry, model.depth))
+    else:
         whitening, null_space = geometry
         total = leverage(embeddings, whitening, null_space, model.subspace.outside_limits(eps))
-        shares = (leave_one_out(total, model.subspace.relative_error) if as_if_unseen else total)[:, None]
-    else:
-        classes, joined = xp.argmax(logits, axis=-1), model.joined
-        if joined is not None and joined.serves(x) and not as_if_unseen:
-            h = joined_leverages(x, classes, joined)
-        else:
-            h = leverages(x, embeddings, classes, geometry, model.depth, as_if_unseen=as_if_unseen).raw
-        shares = shares_of(h, model.depth, profile_of(geometry, model.depth))
+        total = leave_one_out(total, model.subspace.relative_error) if as_if_unseen else total
     if not model.label_noise:
-        return Terms(theorem.log_softmax(logits), None, shares, h, has_direction)
+        return Terms(theorem.log_softmax(logits), None, total, h, undirected)
     p = theorem.noisy_softmax(logits, model.label_noise)
-    return Terms(xp.log(p), p, shares, h, has_direction)
+    return Terms(xp.log(p), p, total, h, undirected)
 
 
 class Float64Scorer:
@@ -166,7 +169,10 @@ def _xtg_chunk(x: Array, constants: tuple[Array, ...], model: ScoringModel, eps:
 
 
 def _shares_chunk(x: Array, constants: tuple[Array, ...], model: ScoringModel, eps: float) -> Array:
-    return compute_terms(x, constants, model, eps).shares
+    terms, depth = compute_terms(x, constants, model, eps), model.depth
+    if terms.raw is None or depth is None:
+        return terms.leverage[:, None]
+    return shares_of(terms.raw, depth, profile_of(constants, depth))
 
 
 def _strangest_chunk(x: Array, constants: tuple[Array, ...], model: ScoringModel, eps: float) -> Array:

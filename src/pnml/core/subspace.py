@@ -249,7 +249,7 @@ def _block_width(x: Array) -> int:
 
 def xtg(h: Array) -> Array:
     """Turn leverage in [0, ∞] into xᵀg = h / (1 + h) in [0, 1]."""
-    return 1 / (1 + 1 / h)  # 1 / 0 is infinity here, so that 0 stays 0, and infinity becomes 1
+    return (1 + h**-1) ** -1  # 1 / 0 is infinity here, so that 0 stays 0, and infinity becomes 1
 
 
 def leave_one_out(h: Array, error: float) -> Array:

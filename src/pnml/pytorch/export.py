@@ -85,8 +85,8 @@ class GuardGraph(nn.Module):
 
     def decide(self, args: tuple[Any, ...], kwargs: dict[str, Any], limit: Tensor | None) -> tuple[Tensor, ...]:
         """Run the model and its regret on a batch, with a threshold of the caller's: one, or one per class."""
-        logits, embeddings, features, *_ = self.guard.run(args, kwargs)
-        rows = torch.cat([layer.double() for layer in (embeddings, *features)], dim=1)
+        found = self.guard.run(args, kwargs)
+        logits, embeddings, rows = found.logits, found.embeddings, found.rows.double()
         constants = tuple(getattr(self, name) for name in self.constant_names)
         terms = compute_terms(rows, constants, self.scoring, torch.finfo(embeddings.dtype).eps)
         regret = terms.regret(self.scoring.largest_regret)

@@ -197,7 +197,7 @@ class Guard(GuardedModel):
             return detector(embeddings, features=features)
         with self.eval_no_grad(), explained_errors(args, kwargs, self._input_ndim):
             outputs = self.run(args, kwargs)
-            result = detector(outputs.embeddings, features=outputs.features, logits=outputs.logits)
+            result = detector.of_rows(outputs.rows, outputs.logits)
             self.warn_if_changed(stacklevel=5)  # now, while a GPU is at work
             return result if outputs.places is None else PlacedResult(result, outputs.places)
 

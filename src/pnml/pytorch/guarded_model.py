@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from contextlib import contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -18,7 +19,7 @@ from pnml.pytorch.last_layer import LastLayer, check_same_head, has_own_weights,
 from pnml.pytorch.layers import LayersNotFoundError, choose_layers, warn_of_fallback
 from pnml.pytorch.masks import mask_of_length
 from pnml.pytorch.module_tree import ModuleTree
-from pnml.pytorch.pooling import token_mask
+from pnml.pytorch.pooling import join, token_mask
 from pnml.pytorch.recording import record_layers
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pnml.core.scaling import EmbeddingScale
     from pnml.pytorch.affine import Affine
     from pnml.pytorch.layers import Layer
+    from pnml.pytorch.pooling import Parts
 
 
 class Outputs(NamedTuple):
@@ -37,7 +39,7 @@ class Outputs(NamedTuple):
     Attributes:
         logits: shape (n, C).
         embeddings: what entered the head, shape (n, M).
-        features: of earlier layers, shape (n, features of that layer) each.
+        parts: the features of earlier layers, each in parts that stand side by side.
         places: the shape of the answers where every token or pixel has one, (samples, T) or (samples, H, W), whose
             product is n; None where every sample has one.
         counts: which of these n count, (n,), where a mask of tokens says so; None where all do.
@@ -45,9 +47,19 @@ class Outputs(NamedTuple):
 
     logits: Tensor
     embeddings: Tensor
-    features: list[Tensor]
+    parts: list[Parts]
     places: tuple[int, ...] | None = None
     counts: Tensor | None = None
+
+    @property
+    def features(self) -> list[Tensor]:
+        """The features of earlier layers, shape (n, features of that layer) each."""
+        return [join(parts) for parts in self.parts]
+
+    @property
+    def rows(self) -> Tensor:
+        """The embeddings, followed by the features of earlier layers, joined by one call."""
+        return torch.cat([self.embeddings, *chain.from_iterable(self.parts)], dim=1) if self.parts else self.embeddings
 
     def counting(self) -> Outputs:
         """Return what is to be learnt from: padding is left out."""
@@ -170,7 +182,7 @@ class GuardedModel(nn.Module):
         if places is not None and len(places) == 2:
             mask = mask_of_length(model, mask, places[1])
         counts = None if mask is None or mask.shape != places else mask.flatten().bool()
-        return Outputs(logits, embeddings, _features(layers, pooled, embeddings.shape[0]), places, counts)
+        return Outputs(logits, embeddings, _checked(layers, pooled, embeddings.shape[0]), places, counts)
 
     def name_of_head(self, detector: Detector, path: str | os.PathLike[str]) -> str | None:
         """Return the name of the head that a detector was fitted for, where its weights alone tell."""
@@ -207,13 +219,13 @@ class GuardedModel(nn.Module):
                 module.training = True
 
 
-def _features(layers: Sequence[Layer], pooled: Sequence[Tensor | None], count: int) -> list[Tensor]:
+def _checked(layers: Sequence[Layer], pooled: Sequence[Parts | None], count: int) -> list[Parts]:
     """Return the pooled outputs of layers; raise :class:`LayersNotFoundError` where one has no row per sample."""
-    features = [x for x in pooled if x is not None and x.shape[0] == count]
-    if len(features) < len(layers):
-        bad = [str(name) for name, x in zip(layers, pooled, strict=True) if x is None or x.shape[0] != count]
+    found = [parts for parts in pooled if parts is not None and parts[0].shape[0] == count]
+    if len(found) < len(layers):
+        bad = [str(name) for name, x in zip(layers, pooled, strict=True) if x is None or x[0].shape[0] != count]
         raise LayersNotFoundError(
             f"layers {bad} did not put out one entry per sample in a forward pass, as they did in the first one: "
             "name others, pnml.guard(model, layers=[...]), or take layers='last'"
         )
-    return features
+    return found

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from pnml.pytorch.layers import Layer
 
 _BLOCK = 2**19  # numbers of an output that are pooled at a time on the CPU: they fit into its cache
+Parts = tuple[Tensor, ...]
+"""Features of a layer, (n, features) side by side."""
+
 _MASKS = {"attention_mask": False, "padding_mask": True, "src_key_padding_mask": True}
 """Names of arguments that say which tokens count, and whether True marks those that do not."""
 
@@ -32,10 +35,11 @@ def token_mask(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     return None
 
 
-def pool(output: Tensor, layer: Layer, mask: Tensor | None = None) -> Tensor:
+def pool(output: Tensor, layer: Layer, mask: Tensor | None = None) -> Parts:
     """Return the mean and the standard deviation of every channel over the pixels or tokens, (n, 2 channels).
 
-    An output without pixels or tokens is returned as it is. Half precision is summed in float32.
+    An output without pixels or tokens is returned as it is. Half precision is summed in float32. On a GPU, which waits
+    for every call, means and deviations are two parts, to be joined along with those of other layers.
 
     Args:
         output: of the layer.
@@ -43,14 +47,14 @@ def pool(output: Tensor, layer: Layer, mask: Tensor | None = None) -> Tensor:
         mask: which tokens count, (n, T); those that do not are left out of outputs with T tokens.
 
     >>> from pnml.pytorch.layers import Layer
-    >>> pool(torch.tensor([[[1.0, 2.0], [3.0, 2.0]]]), Layer("tokens", channel_axis=2))
+    >>> join(pool(torch.tensor([[[1.0, 2.0], [3.0, 2.0]]]), Layer("tokens", channel_axis=2)))
     tensor([[2., 2., 1., 0.]])
     """
     axes = layer.batch_axis, layer.channel_axis
     x = output if axes == (0, 1) else output.movedim(axes, (0, 1))
     if math.prod(x.shape[2:]) == 1:  # numel() would fix the length of sequences in a graph
         x = x.flatten(1)
-        return x.to(_wide_dtype(x), copy=True)  # the next module may overwrite its input
+        return (x.to(_wide_dtype(x), copy=True),)  # the next module may overwrite its input
     if mask is None and x.device.type != "cpu" and not is_traced():
         return _moments_at_once(x)
     x = x.flatten(2)
@@ -62,10 +66,15 @@ def pool(output: Tensor, layer: Layer, mask: Tensor | None = None) -> Tensor:
     rows = max(1, _BLOCK // (x.shape[1] * x.shape[2]))
     blocks = torch.split(x, rows)
     shares = [None] * len(blocks) if share is None else torch.split(share, rows)
-    return torch.cat([_moments(*block) for block in zip(blocks, shares, strict=True)])
+    return (torch.cat([join(_moments(*block)) for block in zip(blocks, shares, strict=True)]),)
 
 
-def _moments(x: Tensor, share: Tensor | None) -> Tensor:
+def join(parts: Parts) -> Tensor:
+    """Return the features of a layer as one tensor (n, features)."""
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+
+def _moments(x: Tensor, share: Tensor | None) -> Parts:
     """Return means and standard deviations of rows (n, C, places), weighted by the shares (n, 1, places) of places."""
     x = x.to(_wide_dtype(x))
     if share is not None:
@@ -77,13 +86,13 @@ def _moments(x: Tensor, share: Tensor | None) -> Tensor:
         variance = (x - mean).square_().mean(dim=2)
     else:
         return _moments_at_once(x)
-    return torch.cat([mean.flatten(1), variance.flatten(1).sqrt()], dim=1)
+    return mean.flatten(1), variance.flatten(1).sqrt()
 
 
-def _moments_at_once(x: Tensor) -> Tensor:
-    """Return means and standard deviations of rows (n, C, ...) by as few calls as can be: a GPU waits for each."""
+def _moments_at_once(x: Tensor) -> Parts:
+    """Return means and standard deviations of rows (n, C, ...) by one call."""
     deviation, mean = torch.std_mean(x.to(_wide_dtype(x)), dim=tuple(range(2, x.ndim)), correction=0)
-    return torch.cat([mean, deviation], dim=1)
+    return mean, deviation
 
 
 def _wide_dtype(x: Tensor) -> torch.dtype:

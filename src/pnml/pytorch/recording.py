@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
 
     from pnml.pytorch.layers import Layer
+    from pnml.pytorch.pooling import Parts
 
     Note = Callable[[nn.Module, tuple[Any, ...], Any], None]
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 @contextmanager
 def record_layers(
     model: nn.Module, layers: Sequence[Layer], kwargs: dict[str, Any], args: tuple[Any, ...] = ()
-) -> Iterator[list[Tensor | None]]:
+) -> Iterator[list[Parts | None]]:
     """Pool the outputs of layers in this thread's forward passes while the context is open.
 
     Args:
@@ -39,9 +40,10 @@ def record_layers(
         args: its positional arguments, likewise.
 
     Yields:
-        One tensor (n, features) per layer, None until the layer has been called.
+        The features of every layer, in parts that :func:`~pnml.pytorch.pooling.join` puts side by side; None until the
+        layer has been called.
     """
-    pooled: list[Tensor | None] = [None] * len(layers)
+    pooled: list[Parts | None] = [None] * len(layers)
     mask = token_mask(model, args, kwargs)
     thread = get_ident()
     wanted: dict[str, list[int]] = {}

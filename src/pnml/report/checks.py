@@ -9,6 +9,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -26,19 +27,29 @@ def checked_spectrum(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return values
 
 
-def check_class_names(names: Sequence[str], n_classes: int, of: str) -> None:
+def check_class_names(names: Sequence[str], n_classes: int, of: str, source: Path | None = None) -> None:
     """Raise ``ValueError`` unless every class has a name, or none has.
 
     Args:
         names: by class number.
         n_classes: how many classes there are; 0 if that is not known.
         of: what has the classes, for the error.
+        source: the file that has the names, for the error.
     """
     if names and n_classes and len(names) != n_classes:
         raise ValueError(
-            f"{len(names)} class names for the {n_classes} classes of {of}: give one a line, in the order of the "
-            "model's outputs"
+            f"{count_class_names(names, source)} for the {n_classes} classes of {of}: give one a line, in the order of "
+            "the model's outputs"
         )
+
+
+def count_class_names(names: Sequence[str], source: Path | None) -> str:
+    """Return how many names there are, and in which file.
+
+    >>> count_class_names(["cat", "dog"], None)
+    '2 class names'
+    """
+    return f"{len(names)} class names" + ("" if source is None else f" in {source}")
 
 
 def check_finite(name: str, column: str, values: NDArray[np.float64] | None) -> None:

@@ -11,7 +11,7 @@ from pnml.io.decode import UndecodableError, read_image
 from pnml.io.images import open_images
 from pnml.io.score_table import read_scores
 from pnml.io.scores import STRANGEST
-from pnml.report.checks import check_class_names
+from pnml.report.checks import check_class_names, count_class_names
 from pnml.report.model import Report, ScoredSet
 from pnml.report.scored_layers import layers_of
 from pnml.report.thumbnails import extremes, thumbnail
@@ -29,7 +29,12 @@ _ROUNDING = 1e-6  # relative, of a regret in float32
 
 
 def report_of_scores(
-    path: Path, *, images: Path | None = None, detector: Path | None = None, class_names: Iterable[str] = ()
+    path: Path,
+    *,
+    images: Path | None = None,
+    detector: Path | None = None,
+    class_names: Iterable[str] = (),
+    names_file: Path | None = None,
 ) -> Report:
     """Return the report of a table of scores.
 
@@ -39,15 +44,17 @@ def report_of_scores(
         detector: the detector it was scored with, for what its calibration lets expect, the spectrum and the order of
             its layers.
         class_names: by class number.
+        names_file: where they were read, for errors.
     """
     table, class_names = read_scores(path), tuple(class_names)
     ids = table["id"].tolist()
     loaded = None if detector is None else Detector.load(detector)
     if loaded is not None:
-        check_class_names(class_names, loaded.n_classes, str(detector))
+        check_class_names(class_names, loaded.n_classes, str(detector), names_file)
     elif class_names and "prediction" in table and (most := int(table["prediction"].max())) >= len(class_names):
         raise ValueError(
-            f"{len(class_names)} class names, and {path} has class {most}: give one a line, from class 0 on"
+            f"{count_class_names(class_names, names_file)}, and {path} has class {most}: give one a line, from "
+            "class 0 on"
         )
     layers = layers_of(path, table, None if loaded is None else loaded.layer_names)
     scored = ScoredSet(

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from pnml.pytorch.layers import Layer, find_layers
+from pnml.pytorch.pooling import join
 from pnml.pytorch.recording import record_layers
 
 if TYPE_CHECKING:
@@ -110,8 +111,8 @@ class View:
         for x in self.inputs("embedding"):
             with torch.inference_mode(), record_layers(self.network, layers, {}) as recorded:
                 parts.append(forward(self.network, x))
-            assert not any(features is None for features in recorded)  # noqa: S101 - layers of the zoo are always called
-            pooled.append([features.float() for features in recorded if features is not None])
+            assert not any(one is None for one in recorded)  # noqa: S101 - layers of the zoo are always called
+            pooled.append([join(one).float() for one in recorded if one is not None])
         return concatenate(parts), [torch.cat(layer) for layer in zip(*pooled, strict=True)]
 
     @property
