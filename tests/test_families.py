@@ -119,7 +119,6 @@ def test_the_table_has_means_and_spreads_and_sorts(tables: Any) -> None:
     record = made_record({"dice": (99.0, 99.0), "gen": (60.0, 70.0), "pnml": (80.0, 90.0)})
     text = tables.table(record, "text")
     assert "4 classifiers, 2 seeds; test accuracy 90.0 to 91.0%" in text
-    assert "One classifier, 4 folds;" in tables.table(record, "imagenet")
     whole, by_set = (
         [[cell.strip() for cell in line.split("|")[1:-1]] for line in part.splitlines() if line.startswith("|")]
         for part in text.split("Mean AUROC by set")
@@ -131,6 +130,19 @@ def test_the_table_has_means_and_spreads_and_sorts(tables: Any) -> None:
     assert rows[0][1:5] == ["yes", "80.5 ± 0.7", "90.5 ± 0.7", "85.5 ± 0.7"]
     assert rows[2][2:] == ["–"] * 5
     assert rows[3][1] == "no"
+
+
+def test_the_table_of_folds_has_networks_with_their_accuracy(tables: Any) -> None:
+    record = made_record(dict.fromkeys(("gen", "vim", "knn", "rmd", "react", "energy"), (60.0, 70.0)))
+    for task in record["tasks"].values():
+        task["auroc"]["pnml"] = {"near: a": 50.0, "far: b": 50.0}
+    record["tasks"]["two/1"]["accuracy"] = 80.0
+    text = tables.table(record, "imagenet")
+    assert "2 classifiers, 2 folds; test accuracy over all folds: one 90.5%, two 85.0%." in text
+    assert "mean over classifiers and folds ± standard deviation over folds." in text
+    _, _, by_network = text.partition("Mean AUROC by network, of the first 6 and pnml:")
+    assert by_network.count("\n| ") == 8
+    assert "| pnml   | 50.0 ± 0.0 | 50.0 ± 0.0 |" in by_network
 
 
 def test_each_classifier_of_texts_has_a_table_of_its_own(tables: Any) -> None:
@@ -177,3 +189,27 @@ def test_the_differences_in_the_words_about_fine_tuned_classifiers_are_of_the_re
     for differences in (behind.mean(axis=1), behind[:, 0]):
         error = differences.std(ddof=1) / len(differences) ** 0.5
         assert f"{differences.mean():.2f} ± {error:.2f} points" in page
+
+
+def test_the_differences_in_the_words_about_photographs_are_of_the_record(tables: Any) -> None:
+    root = BENCHMARKS.parent
+    page = " ".join((root / "docs" / "families.md").read_text(encoding="utf-8").split())
+    record = json.loads((root / "results" / "imagenet-cpu.json").read_text(encoding="utf-8"))
+    parts = [tables.tasks_of(record, name) for name in ("lite0", "lite1", "lite2", "resnet50")]
+
+    def values(method: str) -> Any:
+        return np.array([tables.mean(part, method, "auroc", ("near", "far")).value for part in parts])
+
+    for method, words in (("mahalanobis-layers", "`pnml` leads `mahalanobis-layers` by"), ("vim", "ViM by")):
+        leads = values("pnml") - values(method)
+        points = " points" if method == "mahalanobis-layers" else ""
+        assert f"{words} {leads.mean():.1f} ± {leads.std(ddof=1) / 2:.1f}{points}" in page
+    behind = values("mahalanobis-layers") - values("pnml")
+    assert "{:.1f}, {:.1f} and {:.1f} points ahead of it, but {:.1f} behind".format(*behind[:3], -behind[3]) in page
+    free = [method for method in record["tasks"]["lite0/0"]["auroc"] if tables.needs_no_ood_data(method)]
+    aurocs = np.array([values(method) for method in free])
+    places = (aurocs > values("pnml")).sum(axis=0) + 1
+    assert places.tolist() == [5, 2, 5, 4]
+    assert "`pnml` is fifth, second, fifth and fourth" in page
+    gaps = aurocs.max(axis=0) - values("pnml")
+    assert f"{gaps.min():.1f} to {gaps.max():.1f} points ahead" in page
