@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 METHODS = tuple(dict.fromkeys((*GROUPS["peers"], *GROUPS["layers"])))
 import_pytorch_ood("a comparison with peers")  # now, not after minutes of training
-HEAD = "head"  # the name of the last layer of every classifier here
+HEAD = "head"  # the name of the last layer of the classifiers here, but for those of others
 
 
 class Part(NamedTuple):
@@ -92,10 +92,12 @@ class Stored(View):
         return self._features
 
 
-def run_model(model: nn.Module, layers: tuple[Layer, ...], batches: Iterable[dict[str, Tensor]]) -> Part:
+def run_model(
+    model: nn.Module, layers: tuple[Layer, ...], batches: Iterable[dict[str, Tensor]], head: str = HEAD
+) -> Part:
     """Return the embeddings and the features of earlier layers of batches of arguments of a classifier."""
     embeddings: list[Tensor] = []
-    hook = model.get_submodule(HEAD).register_forward_pre_hook(lambda _module, args: embeddings.append(args[0]))
+    hook = model.get_submodule(head).register_forward_pre_hook(lambda _module, args: embeddings.append(args[0]))
     pooled = []
     try:
         for batch in batches:

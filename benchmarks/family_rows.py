@@ -86,7 +86,7 @@ def table(record: dict[str, Any]) -> str:
     """Return both sides."""
     networks = sorted({name.partition("/")[0] for name in record["tasks"]} - {PHOTOGRAPHS})
     return (
-        "ImageNet, pictures of a class:\n\n"
+        "ImageNet with EfficientNet-Lite0, pictures of a class:\n\n"
         f"{side(record, photographs=True)}\n\n"
         f"CIFAR-100, training images of a class, {len(networks)} networks ({', '.join(networks)}):\n\n"
         f"{side(record, photographs=False)}\n"

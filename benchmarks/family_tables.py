@@ -3,7 +3,8 @@
     python benchmarks/family_tables.py
 
 A number is the mean over the OOD sets of a kind, near or far, and over the tasks of a family, then over seeds, with the
-standard deviation over seeds. Methods that need no OOD data come first, then the mean of near and far decides.
+standard deviation over seeds; of photographs, over networks, then over folds. Methods that need no OOD data come first,
+then the mean of near and far decides.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from pnml.backend.files import write_text
 from pnml.bench.layout import markdown_table
 from pnml.bench.ood_data import needs_no_ood_data
 
-FAMILIES = ("text", "imagenet", "tabular", "audio")
-FOLDS = ("imagenet",)  # families in which one classifier is fitted on parts of the data, instead of several trained
-FIRST = 6  # methods of the table by set
+FAMILIES = ("imagenet", "tabular", "audio")
+CLASSIFIERS = {"text": "banking77", "text-fine-tuned": "fine-tuned"}  # tables of one record, and the tasks of each
+FOLDS = ("imagenet",)  # families in which methods are fitted on parts of the data, and classifiers are not trained
+FIRST, OURS = 6, "pnml"  # methods of the table by set
 COLUMNS = ("Method", "Needs no OOD data", "Near AUROC", "Far AUROC", "Mean AUROC", "Near FPR@95", "Far FPR@95")
 
 
@@ -73,36 +75,54 @@ def table(record: dict[str, Any], family: str) -> str:
             for name, free, values in lines
         ),
     ]
-    tasks, accuracies = len(record["tasks"]), [task["accuracy"] for task in record["tasks"].values()]
-    seeds = len({name.partition("/")[2] for name in record["tasks"]})
-    counted, over = (f"{tasks} classifiers, {seeds} seeds", "seeds")
-    if family in FOLDS:
-        counted, over = (f"One classifier, {tasks} folds", "folds")
-    about = (
-        f"{counted}; test accuracy {min(accuracies):.1f} to {max(accuracies):.1f}%. "
-        f"Percent, mean ± standard deviation over {over}."
-    )
-    blocks = [about, markdown_table(grid)]
     names = list(dict.fromkeys(name.partition("/")[0] for name in record["tasks"]))
+    blocks = [about(record, names, folds=family in FOLDS), markdown_table(grid)]
     if len(names) > 1:
-        first = [method for method, free, values in lines if free and values[2]][:FIRST]
+        free = [method for method, free, values in lines if free and values[2]]
+        shown = free[:FIRST] + [method for method in free[FIRST:] if method == OURS]
+        which = f"the first {FIRST}" + (f" and {OURS}" if len(shown) > FIRST else "")
         blocks += [
-            f"Mean AUROC by set, of the first {FIRST}:",
-            markdown_table([("Method", *names), *by_set(record, first, names)]),
+            f"Mean AUROC by {'network' if family in FOLDS else 'set'}, of {which}:",
+            markdown_table([("Method", *names), *by_set(record, shown, names)]),
         ]
     return "\n\n".join(blocks) + "\n"
+
+
+def about(record: dict[str, Any], names: list[str], *, folds: bool) -> str:
+    """Return how many classifiers there are, how accurate they are, and what the numbers of the table are."""
+    accuracies = [task["accuracy"] for task in record["tasks"].values()]
+    seeds = len({name.partition("/")[2] for name in record["tasks"]})
+    if not folds:
+        return (
+            f"{len(accuracies)} classifiers, {seeds} seeds; test accuracy {min(accuracies):.1f} to "
+            f"{max(accuracies):.1f}%. Percent, mean ± standard deviation over seeds."
+        )
+    of_networks = ", ".join(
+        f"{name} {fmean(task['accuracy'] for task in tasks_of(record, name)['tasks'].values()):.1f}%" for name in names
+    )
+    return (
+        f"{len(names)} classifiers, {seeds} folds; test accuracy over all folds: {of_networks}. Percent, mean over "
+        "classifiers and folds ± standard deviation over folds."
+    )
 
 
 def by_set(record: dict[str, Any], methods: list[str], names: list[str]) -> list[tuple[str, ...]]:
     """Return a line for each method: its mean AUROC over near and far on the tasks of each set."""
     lines = []
     for method in methods:
-        parts = [
-            {"tasks": {key: task for key, task in record["tasks"].items() if key.startswith(f"{name}/")}}
-            for name in names
-        ]
+        parts = [tasks_of(record, name) for name in names]
         lines.append((method, *(str(mean(part, method, "auroc", ("near", "far"))) for part in parts)))
     return lines
+
+
+def tasks_of(record: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a record with the tasks of one name alone."""
+    return {"tasks": {key: task for key, task in record["tasks"].items() if key.startswith(f"{name}/")}}
+
+
+def text_table(record: dict[str, Any], name: str) -> str:
+    """Return the table of one of the classifiers of texts."""
+    return table(tasks_of(record, CLASSIFIERS[name]), "text")
 
 
 def main() -> None:
@@ -111,10 +131,12 @@ def main() -> None:
     parser.add_argument("--page", type=Path, default=Path("docs/families.md"), help="the page to write into")
     options = parser.parse_args()
     text = options.page.read_text(encoding="utf-8")
-    tables = {family: partial(table, family=family) for family in FAMILIES}
+    tables = {name: partial(text_table, name=name) for name in CLASSIFIERS}
+    tables |= {family: partial(table, family=family) for family in FAMILIES}
     tables |= {"rows-a-class": family_rows.table, "why-imagenet": family_why.table}
     for name, write in tables.items():
-        record = json.loads((options.results / f"{name}-cpu.json").read_text(encoding="utf-8"))
+        of = "text" if name in CLASSIFIERS else name
+        record = json.loads((options.results / f"{of}-cpu.json").read_text(encoding="utf-8"))
         begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
         before, _, rest = text.partition(begin)
         _, found, after = rest.partition(end)

@@ -20,6 +20,7 @@ import page_digits
 import page_paper
 import page_photographs
 import page_speed
+import page_text
 import page_uses
 
 from pnml.backend.files import write_text
@@ -63,6 +64,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "digits-calibrated": lambda: page_digits.calibrated(RESULTS),
     "speed": lambda: page_speed.beside_the_peer(RESULTS),
     "guard-overhead": lambda: page_speed.guard_overhead(RESULTS),
+    "text-intents": lambda: page_text.intents(RESULTS),
     "uses-selective": lambda: page_uses.selective(RESULTS),
     "uses-calibration": lambda: page_uses.calibration(RESULTS),
     "uses-adversarial": lambda: page_uses.adversarial(RESULTS),

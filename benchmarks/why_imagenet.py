@@ -19,9 +19,9 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
+from all_classes import take_all_classes_at_once
 from family import Task, run_family
 from family_why import AHEAD
-from rows_a_class import take_all_classes_at_once
 from rows_a_class import tasks as tasks_by_rows
 
 from pnml import Detector

@@ -105,21 +105,20 @@ def test_a_finished_task_is_not_run_again(family: Any, tmp_path: Path, monkeypat
     assert {"commit", "dirty", "auroc", "fpr"} <= record["tasks"]["a/0"].keys()
 
 
-def made_record(methods: dict[str, tuple[float, float]]) -> dict[str, Any]:
+def made_record(methods: dict[str, tuple[float, float]], names: tuple[str, ...] = ("one", "two")) -> dict[str, Any]:
     """Return a record of two tasks with two seeds: AUROC near and far, one point more with seed 1."""
 
     def task(seed: int) -> dict[str, Any]:
         auroc = {name: {"near: a": near + seed, "far: b": far + seed} for name, (near, far) in methods.items()}
         return {"accuracy": 90.0 + seed, "auroc": auroc, "fpr": auroc, "failed": {"she": "it failed"}}
 
-    return {"tasks": {f"{name}/{seed}": task(seed) for name in ("one", "two") for seed in (0, 1)}}
+    return {"tasks": {f"{name}/{seed}": task(seed) for name in names for seed in (0, 1)}}
 
 
 def test_the_table_has_means_and_spreads_and_sorts(tables: Any) -> None:
     record = made_record({"dice": (99.0, 99.0), "gen": (60.0, 70.0), "pnml": (80.0, 90.0)})
     text = tables.table(record, "text")
     assert "4 classifiers, 2 seeds; test accuracy 90.0 to 91.0%" in text
-    assert "One classifier, 4 folds;" in tables.table(record, "imagenet")
     whole, by_set = (
         [[cell.strip() for cell in line.split("|")[1:-1]] for line in part.splitlines() if line.startswith("|")]
         for part in text.split("Mean AUROC by set")
@@ -133,6 +132,43 @@ def test_the_table_has_means_and_spreads_and_sorts(tables: Any) -> None:
     assert rows[3][1] == "no"
 
 
+def test_the_table_of_folds_has_networks_with_their_accuracy(tables: Any) -> None:
+    record = made_record(dict.fromkeys(("gen", "vim", "knn", "rmd", "react", "energy"), (60.0, 70.0)))
+    for task in record["tasks"].values():
+        task["auroc"]["pnml"] = {"near: a": 50.0, "far: b": 50.0}
+    record["tasks"]["two/1"]["accuracy"] = 80.0
+    text = tables.table(record, "imagenet")
+    assert "2 classifiers, 2 folds; test accuracy over all folds: one 90.5%, two 85.0%." in text
+    assert "mean over classifiers and folds ± standard deviation over folds." in text
+    _, _, by_network = text.partition("Mean AUROC by network, of the first 6 and pnml:")
+    assert by_network.count("\n| ") == 8
+    assert "| pnml   | 50.0 ± 0.0 | 50.0 ± 0.0 |" in by_network
+
+
+def test_each_classifier_of_texts_has_a_table_of_its_own(tables: Any) -> None:
+    record = made_record({"pnml": (80.0, 90.0)}, ("banking77", "fine-tuned"))
+    for seed in (0, 1):
+        record["tasks"][f"fine-tuned/{seed}"]["auroc"]["pnml"] = {"near: a": 60.0, "far: b": 70.0}
+    for name, expected in (("text", "85.5 ± 0.7"), ("text-fine-tuned", "65.0 ± 0.0")):
+        text = tables.text_table(record, name)
+        assert "2 classifiers, 2 seeds" in text
+        assert "by set" not in text
+        (line,) = (line for line in text.splitlines() if line.startswith("| pnml"))
+        assert line.split("|")[5].strip() == expected
+
+
+def test_the_guide_about_text_has_both_classifiers_side_by_side(tables: Any, tmp_path: Path) -> None:
+    page = import_module("page_text")
+    record = made_record({"pnml": (80.0, 90.0), "knn": (60.0, 70.0)}, ("banking77", "fine-tuned"))
+    for task in record["tasks"].values():
+        task["auroc"] |= {name: task["auroc"]["knn"] for name in page.METHODS if name not in task["auroc"]}
+    (tmp_path / "text-cpu.json").write_text(json.dumps(record), encoding="utf-8")
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.intents(tmp_path).splitlines()]
+    assert lines[0][1:3] == ["frozen encoder: left-out intents", "frozen encoder: code"]
+    assert lines[2] == ["`pnml`", *["80.5 ± 0.7", "90.5 ± 0.7"] * 2]
+    assert len(lines) == 2 + len(page.METHODS)
+
+
 def test_the_page_is_that_of_the_records(tables: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = BENCHMARKS.parent
     page = tmp_path / "families.md"
@@ -141,3 +177,39 @@ def test_the_page_is_that_of_the_records(tables: Any, tmp_path: Path, monkeypatc
     monkeypatch.setattr(sys, "argv", ["family_tables.py", "--results", str(root / "results"), "--page", str(page)])
     tables.main()
     assert page.read_text(encoding="utf-8") == written
+
+
+def test_the_differences_in_the_words_about_fine_tuned_classifiers_are_of_the_record(tables: Any) -> None:
+    root = BENCHMARKS.parent
+    page = (root / "docs" / "families.md").read_text(encoding="utf-8")
+    record = json.loads((root / "results" / "text-cpu.json").read_text(encoding="utf-8"))
+    aurocs = [task["auroc"] for task in tables.tasks_of(record, "fine-tuned")["tasks"].values()]
+    sets = [[list(task[method].values()) for task in aurocs] for method in ("mahalanobis-plus", "pnml")]
+    behind = np.subtract(*np.array(sets))  # (seeds, near and far)
+    for differences in (behind.mean(axis=1), behind[:, 0]):
+        error = differences.std(ddof=1) / len(differences) ** 0.5
+        assert f"{differences.mean():.2f} ± {error:.2f} points" in page
+
+
+def test_the_differences_in_the_words_about_photographs_are_of_the_record(tables: Any) -> None:
+    root = BENCHMARKS.parent
+    page = " ".join((root / "docs" / "families.md").read_text(encoding="utf-8").split())
+    record = json.loads((root / "results" / "imagenet-cpu.json").read_text(encoding="utf-8"))
+    parts = [tables.tasks_of(record, name) for name in ("lite0", "lite1", "lite2", "resnet50")]
+
+    def values(method: str) -> Any:
+        return np.array([tables.mean(part, method, "auroc", ("near", "far")).value for part in parts])
+
+    for method, words in (("mahalanobis-layers", "`pnml` leads `mahalanobis-layers` by"), ("vim", "ViM by")):
+        leads = values("pnml") - values(method)
+        points = " points" if method == "mahalanobis-layers" else ""
+        assert f"{words} {leads.mean():.1f} ± {leads.std(ddof=1) / 2:.1f}{points}" in page
+    behind = values("mahalanobis-layers") - values("pnml")
+    assert "{:.1f}, {:.1f} and {:.1f} points ahead of it, but {:.1f} behind".format(*behind[:3], -behind[3]) in page
+    free = [method for method in record["tasks"]["lite0/0"]["auroc"] if tables.needs_no_ood_data(method)]
+    aurocs = np.array([values(method) for method in free])
+    places = (aurocs > values("pnml")).sum(axis=0) + 1
+    assert places.tolist() == [5, 2, 5, 4]
+    assert "`pnml` is fifth, second, fifth and fourth" in page
+    gaps = aurocs.max(axis=0) - values("pnml")
+    assert f"{gaps.min():.1f} to {gaps.max():.1f} points ahead" in page

@@ -24,10 +24,12 @@ CALLS = 6  # more than are made before a graph is recorded
 
 def batch(case: Case, count: int, seed: int) -> dict[str, Tensor] | tuple[Tensor, ...]:
     """Return other inputs like those of a case: numbers in float64, or words."""
-    if case.kwargs:
-        shape = case.kwargs["input_ids"].shape[1:]
-        return {"input_ids": torch.randint(0, 50, (count, *shape), generator=seeded(seed))}
-    return (torch.randn(count, *case.args[0].shape[1:], generator=seeded(seed), dtype=torch.float64),)
+    (like,) = case.args or (case.kwargs["input_ids"],)
+    shape = count, *like.shape[1:]
+    if like.is_floating_point():
+        return (torch.randn(shape, generator=seeded(seed), dtype=torch.float64),)
+    words = torch.randint(0, 50, shape, generator=seeded(seed))
+    return {"input_ids": words} if case.kwargs else (words,)
 
 
 def on_gpu(inputs: dict[str, Tensor] | tuple[Tensor, ...]) -> Any:
