@@ -73,6 +73,13 @@ class ConvNeXt(nn.Module):
         return found
 
 
+class NormalisedFirst(nn.LayerNorm):
+    """A normalisation of the channels of pictures (n, C, H, W), as ConvNeXt has between its stages."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
 class Images(nn.Module):
     """A stem, blocks, the mean over pixels, and a head."""
 
@@ -315,6 +322,35 @@ class Repeated(nn.Module):
         return logits
 
 
+class Experts(nn.Module):
+    """Every sample goes to one of three experts, which do not see the others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.gate, self.last = nn.Linear(8, 8), nn.Linear(8, 3), nn.Linear(8, 8)
+        self.experts, self.head = nn.ModuleList(nn.Linear(8, 8) for _ in range(3)), nn.Linear(8, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x).tanh()
+        chosen, found = self.gate(x).argmax(dim=1), torch.zeros_like(x)
+        for number, expert in enumerate(self.experts):
+            found[chosen == number] = expert(x[chosen == number])
+        logits: Tensor = self.head(self.last(x + found).tanh())
+        return logits
+
+
+class Siamese(nn.Module):
+    """One body for both of two inputs, and a head on how they differ."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8)), nn.Linear(8, CLASSES)
+
+    def forward(self, left: Tensor, right: Tensor) -> Tensor:
+        logits: Tensor = self.head((self.body(left) - self.body(right)).abs())
+        return logits
+
+
 def volumes(count: int, seed: int = 0) -> Tensor:
     return torch.randn(count, 2, 6, 7, 8, generator=seeded(seed))
 
@@ -353,6 +389,7 @@ def cases() -> dict[str, Case]:
         "functional residual": (Images(*(FunctionalResidual() for _ in range(3))), picture, first),
         "dense": (Images(*(Dense(WIDTH + 3 * i) for i in range(3)), width=WIDTH + 9), picture, first),
         "channels as many as pixels": (Images(*(ConvNeXt() for _ in range(12))), picture, first),
+        "norms of as many channels as pixels": (Images(*(NormalisedFirst(WIDTH) for _ in range(3))), picture, first),
         "channels last": (ChannelsLast(), picture, last),
         "encoder, samples first": (Encoder(batch_first=True), sequence, last),
         "encoder, tokens first": (Encoder(batch_first=False), sequence, tokens_first),
@@ -389,6 +426,13 @@ def cases() -> dict[str, Case]:
         ),
         "norm with a number": (MeanOfTokens(nn.Linear(5, 8), SizedNorm(8), *linear(8, 2)), sequence, last),
         "repeated": (Repeated(), (torch.randn(9, 8, generator=seeded()),), {}),
+        "experts": (Experts(), (torch.randn(9, 8, generator=seeded()),), {}),
+        "two inputs": (
+            Siamese(),
+            (),
+            {},
+            {"left": torch.randn(9, 8, generator=seeded()), "right": torch.randn(9, 8, generator=seeded(1))},
+        ),
         "bert": (bert(), (), last, {"input_ids": torch.randint(0, 50, (9, 10), generator=seeded())}),
         "vit": (vit(), picture, {3: (0, 2), 4: (0, 1)}),
     }

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pnml.pytorch.calls import Node
 
 _CHANNELS_FIRST = (
@@ -24,10 +26,12 @@ class Counts(NamedTuple):
     Attributes:
         samples: how many there are.
         tokens: how many every sample has; None where the arguments of the model do not say so.
+        has_mask: says whether it is known which of so many tokens count.
     """
 
     samples: int
-    tokens: int | None = None
+    tokens: int | None
+    has_mask: Callable[[int], bool]
 
 
 def has_samples(output: Tensor, samples: int) -> bool:
@@ -81,7 +85,8 @@ def _channel_axis(node: Node, batch: int, tokens: int | None) -> int:
         return _after_channels_first(output, source.output, is_first=first, is_last=last)
     if first and last and type(source.module).forward in _PLAIN_LAST and _is_same(output, source.output):
         return final
-    return 1 if first and (not last or _is_convolutional(node)) else final
+    turned_back = output.stride(1) == 1 and isinstance(source.module, (nn.LayerNorm, nn.RMSNorm))
+    return 1 if first and (not last or turned_back or _is_convolutional(node)) else final
 
 
 def _after_channels_first(output: Tensor, made: Tensor, *, is_first: bool, is_last: bool) -> int:

@@ -236,6 +236,11 @@ class Guard(GuardedModel):
             check_same_head(self.fitted(), found.affine)
         return found
 
+    @property
+    def known_widths(self) -> tuple[int, ...]:
+        """How many features the layers have, where a detector was loaded."""
+        return self.fitted().feature_widths if self._is_loaded else ()
+
     def empty_detector(self) -> Detector:
         """Return a detector of the model's last layer that is not fitted."""
         kind = MultiLabelDetector if self.task == "multilabel" else Detector

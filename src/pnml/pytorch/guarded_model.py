@@ -15,7 +15,7 @@ from pnml.pytorch.arguments import check_head, check_layers, check_model, check_
 from pnml.pytorch.finding import find_head
 from pnml.pytorch.given import GivenHead
 from pnml.pytorch.head import HeadWarning, eager, linear_layers, logits_of, unwrapped
-from pnml.pytorch.last_layer import LastLayer, check_same_head, has_own_weights, matching_layers
+from pnml.pytorch.last_layer import LastLayer, check_same_head, has_made_weights, has_own_weights, matching_layers
 from pnml.pytorch.layers import LayersNotFoundError, choose_layers, warn_of_fallback
 from pnml.pytorch.masks import mask_of_length
 from pnml.pytorch.module_tree import ModuleTree
@@ -101,6 +101,11 @@ class GuardedModel(nn.Module):
         self._logits, self._told, self._tree = logits, "", ModuleTree()
 
     @property
+    def known_widths(self) -> tuple[int, ...]:
+        """How many features the layers have, where a detector was loaded."""
+        return ()
+
+    @property
     def plain_model(self) -> nn.Module:
         """The model itself, out of its wrappers."""
         return unwrapped(self.model)
@@ -165,7 +170,9 @@ class GuardedModel(nn.Module):
                 wanted = "last"
             if self._given is not None or self.embedding_scale != "auto":
                 wanted = "last"
-            self.found_layers = choose_layers(self.plain_model, args, kwargs, head=head.names, wanted=wanted)
+            self.found_layers = choose_layers(
+                self.plain_model, args, kwargs, head=head.names, wanted=wanted, widths=self.known_widths
+            )
         return self.found_layers
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outputs:
@@ -191,8 +198,9 @@ class GuardedModel(nn.Module):
             return None
         every = [name for name, _ in self.plain_model.named_modules()]
         names = [self.head_name] if self.head_name in every and self.head_name else every
-        matches = matching_layers(self.plain_model, names, detector.head_digest)
-        if not matches and has_own_weights(detector.head_notes):
+        with self.eval_no_grad():  # or some parametrisations would change their buffers
+            matches = matching_layers(self.plain_model, names, detector.head_digest)
+        if not matches and has_own_weights(detector.head_notes) and not has_made_weights(self.plain_model):
             raise ValueError(
                 f"{path} was fitted for another last layer: one of {detector.n_features} features and "
                 f"{detector.n_classes} classes with digest {detector.head_digest[:12]}, which none of this model's "

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from pnml.backend.arrays import is_traced
 from pnml.core.last_layer import head_digest
@@ -216,6 +217,12 @@ def check_same_head(detector: Detector, affine: Affine) -> None:
 def has_own_weights(notes: Sequence[str]) -> bool:
     """Return whether a head with these notes has the weight and the bias of a linear layer of its model."""
     return not {_SCALED, _PROBED, _COSINE, SUMMED} & set(notes)
+
+
+def has_made_weights(model: nn.Module) -> bool:
+    """Return whether a linear layer makes its weight when it is called, as after pruning: no one can tell it before."""
+    linear = (module for module in model.modules() if isinstance(module, nn.Linear) or is_convolution(module))
+    return any("weight" not in module._parameters and not is_parametrized(module) for module in linear)  # noqa: SLF001
 
 
 def matching_layers(model: nn.Module, names: Sequence[str], digest: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -10,6 +11,8 @@ from torch import Tensor, nn
 
 from pnml.pytorch.axes import Counts, axes_of, has_samples, take_entries
 from pnml.pytorch.calls import Node, call_tree
+from pnml.pytorch.masks import mask_of_length
+from pnml.pytorch.padding import which_see_padding
 from pnml.pytorch.pooling import token_mask
 
 if TYPE_CHECKING:
@@ -38,6 +41,9 @@ class Layer(NamedTuple):
         batch_axis: the axis of the samples.
         channel_axis: the axis of the features; all others are pixels or tokens.
         entry: which of the tensors that the module returns, from 0.
+        has_places: whether there are pixels or tokens, whose standard deviations count, too. In some batch there may be
+            one of them, as in a text of one word.
+        has_mask: whether a mask of the model's tokens says which of these count.
     """
 
     name: str
@@ -45,6 +51,8 @@ class Layer(NamedTuple):
     batch_axis: int = 0
     channel_axis: int = 1
     entry: int = 0
+    has_places: bool = True
+    has_mask: bool = True
 
     def __str__(self) -> str:
         return self.name if self.call == 0 else f"{self.name}#{self.call}"
@@ -68,6 +76,7 @@ def choose_layers(
     *,
     head: str | Sequence[str],
     wanted: str | Sequence[str],
+    widths: Sequence[int] = (),
 ) -> tuple[Layer, ...]:
     """Return the layers to watch, found by running a model on a few samples of a batch.
 
@@ -78,6 +87,7 @@ def choose_layers(
         head: the name of its last linear layer, or the names of those that it adds up.
         wanted: "auto" for layers evenly spaced over the depth, with a :class:`LayersNotFoundWarning` if there are none;
             "last" for none; or the names of layers.
+        widths: how many features they have, where that is known.
     """
     if wanted == "last":
         return ()
@@ -85,7 +95,7 @@ def choose_layers(
     layers: tuple[Layer, ...] = ()
     reason = "the model has no layer before its head with one entry per sample that can be watched"
     try:
-        layers = _find_with_few(model, args, kwargs, head, named)
+        layers = _find_with_few(model, args, kwargs, {"head": head, "named": named, "widths": widths})
     except LayersNotFoundError as error:
         if named is not None:
             raise
@@ -96,19 +106,15 @@ def choose_layers(
 
 
 def _find_with_few(
-    model: nn.Module,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    head: str | Sequence[str],
-    named: Sequence[str] | None,
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], known: dict[str, Any]
 ) -> tuple[Layer, ...]:
     """Find layers with a few samples, or with the whole batch if the model takes nothing else."""
     try:
-        return find_layers(model, *_few(args, kwargs), head=head, named=named)
+        return find_layers(model, *_few(args, kwargs), **known)
     except LayersNotFoundError:
         raise
     except Exception:  # noqa: BLE001 - whatever a model raises
-        return find_layers(model, args, kwargs, head=head, named=named)
+        return find_layers(model, args, kwargs, **known)
 
 
 def warn_of_fallback(reason: str) -> None:
@@ -143,19 +149,21 @@ def find_layers(
     *,
     head: str | Sequence[str],
     named: Sequence[str] | None = None,
+    widths: Sequence[int] = (),
 ) -> tuple[Layer, ...]:
     """Return layers of a model before its head, evenly spaced over its depth, in the order in which they are called.
 
     Depth is counted in calls of modules that have parameters of their own. The tree of calls is split until the pieces
     are small parts of it; they are the model's blocks, whatever their class. The outputs nearest to equal steps of
-    depth are taken.
+    depth are taken, but for those that change with padding that the model leaves out.
 
     Args:
-        model: is run once.
+        model: is run once, and a few times more where it is given a mask of tokens.
         args: its positional arguments.
         kwargs: its keyword arguments.
         head: the name of its last linear layer, or the names of those that it adds up.
         named: names of modules to take instead.
+        widths: how many features these have, where that is known.
 
     >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.Flatten(), nn.LazyLinear(2))
     >>> [str(layer) for layer in find_layers(model, (torch.zeros(5, 3, 8, 8),), head="4")]
@@ -166,16 +174,18 @@ def find_layers(
     if len(entered) < len(heads):
         own = "the model itself is its head"
         raise LayersNotFoundError(own if "" in heads else f"the head {' + '.join(heads)!r} was not called")
-    counts = Counts(entered[0].shape[0], _token_count(model, args, kwargs or {}))
+    counts = _counts(model, args, kwargs or {}, entered[0].shape[0])
     take_entries(root, counts.samples)
     if named is not None:
-        return tuple(_named(root, name, counts) for name in named)
+        return tuple(_named(root, name, counts, width) for name, width in zip_longest(named, widths))
     total = root.end
     blocks = [node for node in _blocks(root, total / COUNT) if _is_usable(node, counts, entered)]
+    sees_padding = which_see_padding(model, args, kwargs or {}, heads, [_layer(node, counts) for node in blocks])
+    blocks = [node for node, sees in zip(blocks, sees_padding, strict=True) if not sees]
     by_depth: dict[int, Node] = {}
     for node in blocks:  # of outputs at the same depth the last that still has pixels or tokens
         there = by_depth.get(node.end)
-        if there is None or _places(node, counts) > 1 or _places(there, counts) == 1:
+        if there is None or _layer(node, counts).has_places or not _layer(there, counts).has_places:
             by_depth[node.end] = node
     chosen: set[int] = set()
     for step in range(1, COUNT + 1):
@@ -210,17 +220,10 @@ def _is_usable(node: Node, counts: Counts, entered: Sequence[Tensor]) -> bool:
         if one_place and torch.equal(output.reshape(embeddings.shape), embeddings):
             return False
     layer = _layer(node, counts)
-    return output.shape[layer.channel_axis] * (1 if _places(node, counts) == 1 else 2) <= _WIDEST
+    return output.shape[layer.channel_axis] * (1 + layer.has_places) <= _WIDEST
 
 
-def _places(node: Node, counts: Counts) -> int:
-    """Return how many pixels or tokens an output has."""
-    assert node.output is not None  # noqa: S101 - usable
-    layer = _layer(node, counts)
-    return node.output.numel() // max(1, counts.samples * node.output.shape[layer.channel_axis])
-
-
-def _named(root: Node, name: str, counts: Counts) -> Layer:
+def _named(root: Node, name: str, counts: Counts, width: int | None) -> Layer:
     nodes, found = [root], []
     for node in nodes:  # which grows on the way
         nodes.extend(node.children)
@@ -234,17 +237,26 @@ def _named(root: Node, name: str, counts: Counts) -> Layer:
     output = found[0].output
     if output is None or not has_samples(output, counts.samples):
         raise LayersNotFoundError(f"the output of {name!r} does not have one entry per sample: take another layer")
-    return _layer(found[0], counts)
+    layer = _layer(found[0], counts)
+    several = 2 * output.shape[layer.channel_axis]
+    return layer if width not in {several, several // 2} else layer._replace(has_places=width == several)
 
 
 def _layer(node: Node, counts: Counts) -> Layer:
-    return Layer(node.name, node.call, *axes_of(node, counts), node.entry)
+    assert node.output is not None  # noqa: S101 - usable
+    output, (batch, channels) = node.output, axes_of(node, counts)
+    several = output.numel() > output.shape[batch] * output.shape[channels]
+    has_places = several or (output.ndim == 3 and counts.tokens == 1)
+    tokens = output.shape[3 - batch - channels] if output.ndim == 3 else None
+    has_mask = tokens is None or counts.has_mask(tokens)
+    return Layer(node.name, node.call, batch, channels, node.entry, has_places, has_mask)
 
 
-def _token_count(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
-    """Return how many tokens every sample has, by a mask of them or by their numbers in a vocabulary."""
+def _counts(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], samples: int) -> Counts:
+    """Return how long axes are: that of tokens by a mask of them or by their numbers in a vocabulary."""
     mask = token_mask(model, args, kwargs)
     if mask is not None:
-        return mask.shape[1]
+        return Counts(samples, mask.shape[1], lambda length: mask_of_length(model, mask, length) is not None)
     first = next((x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)), None)
-    return None if first is None or first.is_floating_point() or first.ndim != 2 else first.shape[1]
+    tokens = None if first is None or first.is_floating_point() or first.ndim != 2 else first.shape[1]
+    return Counts(samples, tokens, lambda length: tokens is None or length >= tokens)

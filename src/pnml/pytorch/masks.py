@@ -1,4 +1,4 @@
-"""Which tokens count in a layer that has fewer of them than the model was given, as speech models have."""
+"""Which tokens count in a layer that has fewer of them than the model was given, as speech models have, or more."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 if TYPE_CHECKING:
     from torch import nn
@@ -17,6 +18,9 @@ _LENGTHS = "_get_feat_extract_output_lengths"
 def mask_of_length(model: nn.Module, mask: Tensor | None, length: int) -> Tensor | None:
     """Return which of ``length`` tokens count, (n, length); None where that is not known.
 
+    Tokens beyond those that the model was given are padding of its own, as of attention in windows. Where there are as
+    many as in the longest sample, padding was cut off, as by ``pad_packed_sequence``.
+
     Args:
         model: the classifier, or a module around it.
         mask: which of the tokens count that the model was given, (n, T), padding last.
@@ -24,10 +28,18 @@ def mask_of_length(model: nn.Module, mask: Tensor | None, length: int) -> Tensor
     """
     if mask is None or mask.shape[1] == length:
         return mask
-    shortened = next((found for m in model.modules() if (found := getattr(m, _LENGTHS, None)) is not None), None)
-    if shortened is None:
-        return None
-    kept = shortened(torch.cat([mask.new_full((1,), mask.shape[1], dtype=torch.long), mask.sum(dim=1)]))
-    if not isinstance(kept, Tensor) or kept.shape != (1 + len(mask),) or int(kept[0]) != length:
+    if mask.shape[1] < length:
+        return functional.pad(mask, [0, length - mask.shape[1]])
+    if int(mask.sum(dim=1).max()) == length and not bool(mask[:, length:].any()):
+        return mask[:, :length]
+    kept = _frames(model, torch.cat([mask.new_full((1,), mask.shape[1], dtype=torch.long), mask.sum(dim=1)]))
+    if kept is None or int(kept[0]) != length:
         return None
     return torch.arange(length, device=mask.device) < kept[1:, None]
+
+
+def _frames(model: nn.Module, lengths: Tensor) -> Tensor | None:
+    """Return how many frames a speech model makes of samples of these lengths, None for any other model."""
+    shortened = next((found for m in model.modules() if (found := getattr(m, _LENGTHS, None)) is not None), None)
+    kept = None if shortened is None else shortened(lengths)
+    return kept if isinstance(kept, Tensor) and kept.shape == lengths.shape else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,12 @@ _BLOCK = 2**19  # numbers of an output that are pooled at a time on the CPU: the
 Parts = tuple[Tensor, ...]
 """Features of a layer, (n, features) side by side."""
 
-_MASKS = {"attention_mask": False, "padding_mask": True, "src_key_padding_mask": True}
+MASKS = {
+    "attention_mask": False,
+    "padding_mask": True,
+    "src_key_padding_mask": True,
+    "pixel_attention_mask": False,
+}
 """Names of arguments that say which tokens count, and whether True marks those that do not."""
 
 
@@ -28,18 +32,28 @@ def token_mask(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     """Return which tokens count, (n, T), from the arguments of a model."""
     if len(args) > 1:
         kwargs = dict(zip(signature(model.forward).parameters, args, strict=False)) | kwargs
-    for name, marks_padding in _MASKS.items():
+    for name, marks_padding in MASKS.items():
         mask = kwargs.get(name)
         if isinstance(mask, Tensor) and mask.ndim == 2:
             return mask == 0 if marks_padding else mask != 0
-    return None
+    lengths: Tensor | None = next((x for name, x in kwargs.items() if is_lengths(name, x)), None)
+    first = next((x for x in (*args, *kwargs.values()) if isinstance(x, Tensor) and x.ndim > 1), None)
+    if lengths is None or first is None or len(first) != len(lengths):
+        return None
+    return torch.arange(first.shape[1], device=lengths.device) < lengths[:, None]
+
+
+def is_lengths(name: str, value: Any) -> bool:
+    """Return whether an argument says how many tokens each sample has: ``lengths``, ``seq_lens`` and the like."""
+    named = name.lower().endswith(("lengths", "length", "lens", "len"))
+    return named and isinstance(value, Tensor) and value.ndim == 1 and not value.is_floating_point()
 
 
 def pool(output: Tensor, layer: Layer, mask: Tensor | None = None) -> Parts:
     """Return the mean and the standard deviation of every channel over the pixels or tokens, (n, 2 channels).
 
-    An output without pixels or tokens is returned as it is. Half precision is summed in float32. On a GPU, which waits
-    for every call, means and deviations are two parts, to be joined along with those of other layers.
+    An output without pixels or tokens is returned as it is, (n, channels). Half precision is summed in float32. On a
+    GPU, which waits for every call, means and deviations are two parts, to be joined along with those of other layers.
 
     Args:
         output: of the layer.
@@ -52,9 +66,10 @@ def pool(output: Tensor, layer: Layer, mask: Tensor | None = None) -> Parts:
     """
     axes = layer.batch_axis, layer.channel_axis
     x = output if axes == (0, 1) else output.movedim(axes, (0, 1))
-    if math.prod(x.shape[2:]) == 1:  # numel() would fix the length of sequences in a graph
-        x = x.flatten(1)
+    if x.ndim == 2:
         return (x.to(_wide_dtype(x), copy=True),)  # the next module may overwrite its input
+    if not layer.has_places:  # nor where the layer was found: there may be some now, in a larger picture
+        return (x.to(_wide_dtype(x), copy=True).flatten(2).mean(dim=2),)
     if mask is None and x.device.type != "cpu" and not is_traced():
         return _moments_at_once(x)
     x = x.flatten(2)

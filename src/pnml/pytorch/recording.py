@@ -41,7 +41,7 @@ def record_layers(
 
     Yields:
         The features of every layer, in parts that :func:`~pnml.pytorch.pooling.join` puts side by side; None until the
-        layer has been called.
+        layer has been called, and where it is not known which of its tokens count, and was known at first.
     """
     pooled: list[Parts | None] = [None] * len(layers)
     mask = token_mask(model, args, kwargs)
@@ -59,8 +59,11 @@ def record_layers(
             for number in wanted[name]:
                 layer = layers[number]
                 tensor = tensor_at(output, layer.entry)
-                if layer.call == call and tensor is not None:
-                    counting = mask_of_length(model, mask, _tokens(tensor, layer)) if tensor.ndim == 3 else mask
+                if layer.call != call or tensor is None:
+                    continue
+                has_mask = mask is not None and layer.has_mask and tensor.ndim == 3
+                counting = mask_of_length(model, mask, _tokens(tensor, layer)) if has_mask else None
+                if not has_mask or counting is not None:
                     pooled[number] = pool(tensor, layer, counting)
 
         return note

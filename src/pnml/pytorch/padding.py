@@ -1,0 +1,126 @@
+"""Which layers see padding: their rows change with tokens that the model itself leaves out."""
+
+from __future__ import annotations
+
+from inspect import signature
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from pnml.pytorch.calls import call_tree
+from pnml.pytorch.pooling import MASKS, is_lengths, join, token_mask
+from pnml.pytorch.recording import record_layers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pnml.pytorch.layers import Layer
+
+    Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+_ROUNDING = 1e-4  # of the norm, in float32
+
+
+@torch.no_grad()
+def which_see_padding(
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], heads: Sequence[str], layers: Sequence[Layer]
+) -> list[bool]:
+    """Return of every layer whether its rows change where samples end in padding, and the embeddings do not.
+
+    Some layers join or convolve tokens along with padding, and a mask of the model's own tokens says nothing of that.
+    Where nothing is known, as without a mask, the answer is no.
+
+    Args:
+        model: is run with about half of its tokens turned into padding, and without them.
+        args: its positional arguments.
+        kwargs: its keyword arguments.
+        heads: the names of its last layers.
+        layers: of the model.
+    """
+    mask = token_mask(model, args, kwargs)
+    if mask is None or not layers:
+        return [False] * len(layers)
+    tried = product(_lengths(mask.shape[1]), (False, True))
+    probes = [_Probe(model, args, kwargs, mask, kept, is_left=is_left) for kept, is_left in tried]
+    seen = [found for probe in probes if (found := probe.seen(heads, layers)) is not None]
+    return [any(one) for one in zip(*seen, strict=True)] if seen else [False] * len(layers)
+
+
+def _lengths(tokens: int) -> set[int]:
+    """Return about half as many tokens: an odd number, no multiple of a window, and one that is."""
+    return {tokens // 2 | 1, max(1, tokens // 2 + 3) // 4 * 4}
+
+
+class _Probe:
+    """Some tokens of a batch, alone or with padding on one side of them."""
+
+    def __init__(
+        self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], mask: Tensor, kept: int, *, is_left: bool
+    ) -> None:
+        self.model, self.mask, self.is_left = model, mask, is_left
+        self.args, self.kwargs = args, kwargs
+        ordered = mask.flip(1) if is_left else mask
+        first = int((ordered.cumsum(dim=1) == 0).sum(dim=1).max())
+        self.kept = max(first + 1, kept)
+
+    def seen(self, heads: Sequence[str], layers: Sequence[Layer]) -> list[bool] | None:
+        """Return which layers see the padding, None if the model itself does, or cannot be asked."""
+        if self.kept >= self.mask.shape[1]:
+            return None
+        try:
+            short, entered = _rows(self.model, *self._arguments(is_cut=True), heads, layers)
+            long, entered_long = _rows(self.model, *self._arguments(is_cut=False), heads, layers)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception:  # noqa: BLE001 - whatever a model raises that wants the tokens that are gone
+            return None
+        slack = max(_ROUNDING, 2 * torch.finfo(entered[0].dtype).eps)
+        counting = self._cut(self.mask)
+        for x, y in zip(entered, entered_long, strict=True):
+            if x.shape[:2] == counting.shape and y.shape[:2] == self.mask.shape:
+                x, y = x[counting], self._cut(y)[counting]  # noqa: PLW2901
+            if not _distance(x, y) <= slack:
+                return None
+        return [x is None or y is None or not _distance(x, y) <= 3 * slack for x, y in zip(short, long, strict=True)]
+
+    def _cut(self, x: Tensor) -> Tensor:
+        return x[:, -self.kept :] if self.is_left else x[:, : self.kept]
+
+    def _arguments(self, *, is_cut: bool) -> Arguments:
+        """Return the arguments of the model where tokens that are not kept are cut, or else are padding."""
+        token = getattr(getattr(self.model, "config", None), "pad_token_id", None)
+
+        def end(name: str, x: Any) -> Any:
+            if is_lengths(name, x):
+                return self._cut(self.mask).sum(dim=1)
+            if not isinstance(x, Tensor) or x.shape[:2] != self.mask.shape:
+                return x
+            if is_cut:
+                return self._cut(x)
+            fill = int(MASKS[name]) if name in MASKS else token if name == "input_ids" and token is not None else 0
+            padded = torch.full_like(x, fill)
+            self._cut(padded).copy_(self._cut(x))
+            return padded
+
+        names = [*signature(self.model.forward).parameters, *[""] * len(self.args)]
+        by_position = tuple(end(name, x) for name, x in zip(names, self.args, strict=False))
+        return by_position, {name: end(name, x) for name, x in self.kwargs.items()}
+
+
+def _rows(
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], heads: Sequence[str], layers: Sequence[Layer]
+) -> tuple[list[Tensor | None], list[Tensor]]:
+    """Return the rows of layers in a forward pass, and what entered the heads."""
+    with record_layers(model, layers, kwargs, args) as pooled:
+        _, entered = call_tree(model, args, kwargs, heads)
+    return [None if parts is None else join(parts) for parts in pooled], entered
+
+
+def _distance(x: Tensor, y: Tensor) -> float:
+    """Return how far tensors are from one another, relative to their norm; infinity for other shapes."""
+    if x.shape != y.shape:
+        return torch.inf
+    x, y = x.float(), y.float()
+    return float((x - y).norm() / x.norm().clamp(min=torch.finfo(torch.float32).tiny))
