@@ -42,7 +42,7 @@ def test_guard_is_seven_calls_deep(calls: list[str]) -> None:
     x = torch.rand(200, 6, generator=torch.Generator().manual_seed(0))
     guard = pnml.guard(nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 3))).fit([x], progress=False)
     guard(x)
-    assert calls == ["forward", "__call__", "_score_rows", "score", "by_chunk", "work", "_score_deep"]
+    assert calls == ["forward", "of_rows", "_score_rows", "score", "by_chunk", "work", "_score_deep"]
 
 
 def test_score_command_is_eight_calls_from_the_products(calls: list[str], tmp_path: Path) -> None:

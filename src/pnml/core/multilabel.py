@@ -160,9 +160,13 @@ class MultiLabelDetector(Detector):
             features: of earlier layers, if the detector was fitted with them.
             logits: the model's own logits of its labels, shape (n, labels), where they are known.
         """
-        return self._assess(self._check_batch(embeddings, features), logits)
+        return self._result_of_labels(self._check_batch(embeddings, features), logits)
 
-    def _assess(self, batch: Batch, logits: Array | None) -> MultiLabelResult:
+    def of_rows(self, rows: Array, logits: Array) -> MultiLabelResult:
+        """Return what a call returns, given embeddings and features side by side, (n, M of all layers), and logits."""
+        return self._result_of_labels(self._batch_of_rows(rows), logits)
+
+    def _result_of_labels(self, batch: Batch, logits: Array | None) -> MultiLabelResult:
         regrets = batch.finish(self.label_terms(batch.rows, batch.eps)[0])
         return MultiLabelResult(self, batch, regrets, checked_logits(logits, *regrets.shape))
 

@@ -35,16 +35,18 @@ class Scored(Fitted):
             features: of earlier layers, if the detector was fitted with them.
             logits: the model's own logits, shape (n, C), where they are known; computed from the embeddings otherwise.
         """
-        return self._assess(self._check_batch(embeddings, features), logits)
+        batch = self._check_batch(embeddings, features)
+        return self._result(batch, self._score_rows(batch.rows, batch.eps), logits)
 
     def of_rows(self, rows: Array, logits: Array) -> Result:
         """Return what a call returns, given embeddings and features side by side, (n, M of all layers), and logits."""
+        batch = self._batch_of_rows(rows)
+        return self._result(batch, self._score_rows(batch.rows, batch.eps), logits)
+
+    def _batch_of_rows(self, rows: Array) -> Batch:
         if not self.correlation.count:
             self._check_fitted()
-        return self._assess(Batch(check_shape(rows, self.n_features + sum(self.feature_widths))), logits)
-
-    def _assess(self, batch: Batch, logits: Array | None) -> Result:
-        return self._result(batch, self._score_rows(batch.rows, batch.eps), logits)
+        return Batch(check_shape(rows, self.n_features + sum(self.feature_widths)))
 
     def _result(self, batch: Batch, regret: Array, logits: Array | None) -> Result:
         logits = checked_logits(logits, regret.shape[0], self.n_classes)
