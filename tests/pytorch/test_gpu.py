@@ -24,12 +24,16 @@ CALLS = 6  # more than are made before a graph is recorded
 
 def batch(case: Case, count: int, seed: int) -> dict[str, Tensor] | tuple[Tensor, ...]:
     """Return other inputs like those of a case: numbers in float64, or words."""
-    (like,) = case.args or (case.kwargs["input_ids"],)
-    shape = count, *like.shape[1:]
-    if like.is_floating_point():
-        return (torch.randn(shape, generator=seeded(seed), dtype=torch.float64),)
-    words = torch.randint(0, 50, shape, generator=seeded(seed))
-    return {"input_ids": words} if case.kwargs else (words,)
+
+    def other(x: Tensor) -> Tensor:
+        shape = count, *x.shape[1:]
+        if x.is_floating_point():
+            return torch.randn(shape, generator=seeded(seed), dtype=torch.float64)
+        return torch.randint(0, 50, shape, generator=seeded(seed))
+
+    if case.kwargs:
+        return {name: other(x) for name, x in case.kwargs.items()}
+    return tuple(map(other, case.args))
 
 
 def on_gpu(inputs: dict[str, Tensor] | tuple[Tensor, ...]) -> Any:
