@@ -6,6 +6,7 @@ float32 (:mod:`pnml.core.float32_scorer`), and sends rows that float32 cannot be
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -78,19 +79,19 @@ def compute_terms(
         h = joined_leverages(blocks, xp.argmax(logits, axis=-1), joined)
     else:
         norms = row_norms(embeddings)
-        undirected = norms <= (SMALLEST_NORM if model.unit_norm else -1.0)
+        undirected = norms <= (SMALLEST_NORM if model.unit_norm else -math.inf)  # as they are, all have one
         if model.unit_norm:
             embeddings = embeddings / divisors(norms)[:, None]
         logits = embeddings @ weight + bias
         if model.depth is not None:
             classes = xp.argmax(logits, axis=-1)
             h = leverages(x, embeddings, classes, geometry, model.depth, as_if_unseen=as_if_unseen).raw
-    if h is not None and model.depth is not None:
-        total = total_of(h, model.depth, profile_of(geometry, model.depth))
-    else:
+    if model.depth is None:
         whitening, null_space = geometry
         total = leverage(embeddings, whitening, null_space, model.subspace.outside_limits(eps))
         total = leave_one_out(total, model.subspace.relative_error) if as_if_unseen else total
+    else:
+        total = total_of(h, model.depth, profile_of(geometry, model.depth))
     if not model.label_noise:
         return Terms(theorem.log_softmax(logits), None, total, h, undirected)
     p = theorem.noisy_softmax(logits, model.label_noise)

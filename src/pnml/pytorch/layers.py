@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +17,7 @@ from pnml.pytorch.padding import which_see_padding
 from pnml.pytorch.pooling import token_mask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 COUNT = 8
 """How many layers are chosen, where the model has as many."""
@@ -95,7 +96,7 @@ def choose_layers(
     layers: tuple[Layer, ...] = ()
     reason = "the model has no layer before its head with one entry per sample that can be watched"
     try:
-        layers = _find_with_few(model, args, kwargs, {"head": head, "named": named, "widths": widths})
+        layers = _with_few(partial(find_layers, model, head=head, named=named, widths=widths), args, kwargs)
     except LayersNotFoundError as error:
         if named is not None:
             raise
@@ -105,16 +106,16 @@ def choose_layers(
     return layers
 
 
-def _find_with_few(
-    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], known: dict[str, Any]
+def _with_few(
+    find: Callable[[tuple[Any, ...], dict[str, Any]], tuple[Layer, ...]], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Layer, ...]:
     """Find layers with a few samples, or with the whole batch if the model takes nothing else."""
     try:
-        return find_layers(model, *_few(args, kwargs), **known)
+        return find(*_few(args, kwargs))
     except LayersNotFoundError:
         raise
     except Exception:  # noqa: BLE001 - whatever a model raises
-        return find_layers(model, args, kwargs, **known)
+        return find(args, kwargs)
 
 
 def warn_of_fallback(reason: str) -> None:
