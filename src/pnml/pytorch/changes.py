@@ -33,19 +33,30 @@ class FittedWeights:
         self._watch = WeightWatch()
         self._reported = ""
 
-    def keep(self, model: nn.Module, kept: Fingerprint | None = None) -> Fingerprint:
-        """Take the model's weights, or those of a fingerprint that it has, for the fitted ones; return it."""
-        self._kept, self._reported = kept or fingerprint(model), ""
-        self._watch.renew(model)
+    def keep(self, modules: list[nn.Module], kept: Fingerprint | None = None) -> Fingerprint:
+        """Take the model's weights, or those of a fingerprint that it has, for the fitted ones; return it.
+
+        Args:
+            modules: all modules of the model, itself first.
+            kept: the fingerprint.
+        """
+        self._kept, self._reported = kept or fingerprint(modules[0]), ""
+        self._watch.renew(modules)
         return self._kept
 
-    def warn_if_changed(self, model: nn.Module, *, stacklevel: int) -> None:
-        """Warn, once for every change, if the model has other weights than the fitted ones."""
-        if not self._watch.has_moved(model):
+    def warn_if_changed(self, modules: list[nn.Module], *, stacklevel: int) -> None:
+        """Warn, once for every change, if the model has other weights than the fitted ones.
+
+        Args:
+            modules: all modules of the model, itself first; the same list as long as they are the same modules.
+            stacklevel: which caller the warning points at.
+        """
+        if not self._watch.has_moved(modules):
             return
         if not self._kept:  # a detector that was set by hand
-            self.keep(model)
-        self._watch.renew(model)
+            self.keep(modules)
+        self._watch.renew(modules)
+        model = modules[0]
         now = digest(model)
         if now in {self._kept["exact"], self._reported}:
             return

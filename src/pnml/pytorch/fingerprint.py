@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from pnml.pytorch.head import unwrapped
-from pnml.pytorch.module_tree import Held, ModuleTree
+from pnml.pytorch.module_tree import Held
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,41 +64,45 @@ class WeightWatch:
 
     It compares where every weight lies and how often PyTorch changed it, and one entry of some of them, which shows
     changes that PyTorch does not count (``weight.data.copy_``), too, but on a GPU, where to look at an entry is to wait
-    for it. A copy knows nothing, and sees a change at once.
+    for it. The modules come from a :class:`~pnml.pytorch.module_tree.ModuleTree`, which knows whether they are still
+    the same. A copy knows nothing, and sees a change at once.
 
-    >>> model = nn.Linear(2, 2)
+    >>> modules = [nn.Linear(2, 2)]
     >>> watch = WeightWatch()
-    >>> watch.renew(model), watch.has_moved(model)
+    >>> watch.renew(modules), watch.has_moved(modules)
     (None, False)
-    >>> _ = model.weight.data.mul_(2)
-    >>> watch.has_moved(model)
+    >>> _ = modules[0].weight.data.mul_(2)
+    >>> watch.has_moved(modules)
     True
     """
 
     def __init__(self) -> None:
-        self._tree = ModuleTree()
+        self._modules: list[nn.Module] = []
         self._held = Held()
         self._weights: list[Tensor] = []
         self._places: tuple[list[int], list[int]] = [], []
         self._probe: list[Tensor] = []
         self._seen = torch.empty(0)
 
-    def renew(self, model: nn.Module) -> None:
-        """Take the weights as they are now for unchanged."""
-        plain = unwrapped(model)
-        modules = self._tree.modules(plain)
+    def renew(self, modules: list[nn.Module]) -> None:
+        """Take the weights of all modules of a model as they are now for unchanged."""
+        self._modules = modules
         self._held = Held(own for module in modules for own in (module._parameters, module._buffers))  # noqa: SLF001
-        self._weights = [weight for _, weight in _named_weights(plain)]
+        self._weights = [weight for module in modules for _, weight in _own_weights(module)]
         self._places = _places(self._weights)
         weights = [weight.detach() for weight in self._weights if _is_plain(weight)]
         self._probe = [_one_entry(weight) for weight in _some([weight for weight in weights if weight.is_cpu])]
         self._seen = self._read()
 
-    def has_moved(self, model: nn.Module) -> bool:
-        """Return whether a weight was changed, replaced or moved to another device since :meth:`renew`."""
-        if self._tree.has_changed(unwrapped(model)) or not self._held.is_same():
+    def has_moved(self, modules: list[nn.Module]) -> bool:
+        """Return whether a weight was changed, replaced or moved to another device since :meth:`renew`.
+
+        Args:
+            modules: of the model; the list that :meth:`renew` was given, unless they are others.
+        """
+        if modules is not self._modules or not self._held.is_same() or _places(self._weights) != self._places:
             return True
-        return _places(self._weights) != self._places or not torch.equal(self._read(), self._seen)
+        return bool(self._probe) and not torch.equal(self._read(), self._seen)
 
     def _read(self) -> Tensor:
         return torch.cat(self._probe) if self._probe else torch.empty(0)
@@ -146,14 +150,15 @@ def _named_weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Yield the names of parameters and buffers, without those of compiled wrappers, and the weights."""
     for prefix, module in model.named_modules(remove_duplicate=False):
         own = ".".join(part for part in prefix.split(".") if part != "_orig_mod")
-        for name, weight in (*module._parameters.items(), *module._buffers.items()):  # noqa: SLF001
-            if weight is not None and _is_kept(module, name):
-                yield f"{own}.{name}", weight
+        for name, weight in _own_weights(module):
+            yield f"{own}.{name}", weight
 
 
-def _is_kept(module: nn.Module, name: str) -> bool:
-    """Return whether a checkpoint holds a parameter or buffer."""
-    return name not in module._non_persistent_buffers_set  # noqa: SLF001
+def _own_weights(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Yield the names and the values of a module's own parameters and buffers that a checkpoint holds."""
+    for name, weight in (*module._parameters.items(), *module._buffers.items()):  # noqa: SLF001
+        if weight is not None and name not in module._non_persistent_buffers_set:  # noqa: SLF001
+            yield name, weight
 
 
 def _content(weight: Tensor) -> bytes:

@@ -145,7 +145,7 @@ class Guard(GuardedModel):
             training = TrainingPass(self)
             self._each_batch(loader, training.add, "fit", progress=progress)
             self.detector = training.finish()
-            self.detector.model_fingerprint = self._weights.keep(self.model)
+            self.detector.model_fingerprint = self._weights.keep(self.all_modules())
         except BaseException:
             self.found_layers, self._is_loaded = before
             raise
@@ -195,10 +195,10 @@ class Guard(GuardedModel):
         if sample_count(args, kwargs) == 0 and not answers_every_place:
             embeddings, *features = empty_rows(self.model, (detector.n_features, *detector.feature_widths))
             return detector(embeddings, features=features)
-        with self.eval_no_grad(), explained_errors(args, kwargs, self._input_ndim):
+        with self.eval_no_grad() as modules, explained_errors(args, kwargs, self._input_ndim):
             outputs = self.run(args, kwargs)
             result = detector.of_rows(outputs.rows, outputs.logits)
-            self.warn_if_changed(stacklevel=5)  # now, while a GPU is at work
+            self._warn_if_changed(modules, stacklevel=5)  # now, while a GPU is at work
             return result if outputs.places is None else PlacedResult(result, outputs.places)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -223,7 +223,7 @@ class Guard(GuardedModel):
         if check_model and known == "other":
             raise refuse_changed(path)
         check_layer_names(self.plain_model, detector.layer_names)
-        self._weights.keep(self.model, detector.model_fingerprint if known == "same" else None)
+        self._weights.keep(self.all_modules(), detector.model_fingerprint if known == "same" else None)
         self.detector, self._is_loaded, self.found_head = detector, True, None
         self.embedding_scale, self.task = detector.embedding_scale, detector.task
         self._wanted, self.found_layers = detector.layer_names or "last", None
@@ -259,10 +259,13 @@ class Guard(GuardedModel):
         """Return digests of the weights of the model, by which a detector file knows it."""
         return fingerprint(self.model)
 
-    def warn_if_changed(self, *, stacklevel: int = 3) -> None:
+    def warn_if_changed(self) -> None:
         """Warn if the model's weights are not those that the guard was fitted with, once for every change."""
+        self._warn_if_changed(self.all_modules(), stacklevel=4)
+
+    def _warn_if_changed(self, modules: list[nn.Module], *, stacklevel: int) -> None:
         if not torch.compiler.is_compiling():
-            self._weights.warn_if_changed(self.model, stacklevel=stacklevel)
+            self._weights.warn_if_changed(modules, stacklevel=stacklevel)
 
     def _each_batch(
         self,

@@ -213,15 +213,24 @@ class GuardedModel(nn.Module):
             )
         return matches[0] if matches else self.head_name
 
+    def all_modules(self) -> list[nn.Module]:
+        """Return all modules of the model, itself first: the same list as long as none was added or replaced."""
+        return self._tree.modules(self.model)
+
     @contextmanager
-    def eval_no_grad(self) -> Iterator[None]:
-        """Put every module into eval mode and record no gradients; restore every module's mode on leaving."""
-        training = [module for module in self._tree.modules(self.model) if module.training]
+    def eval_no_grad(self) -> Iterator[list[nn.Module]]:
+        """Put every module into eval mode and record no gradients; restore every module's mode on leaving.
+
+        Yields:
+            All modules, as :meth:`all_modules` returns them.
+        """
+        modules = self.all_modules()
+        training = [module for module in modules if module.training]
         try:
             for module in training:
                 module.training = False
             with torch.no_grad():
-                yield
+                yield modules
         finally:
             for module in training:
                 module.training = True

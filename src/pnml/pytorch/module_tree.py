@@ -19,14 +19,17 @@ class Held:
     """
 
     def __init__(self, mappings: Iterable[Any] = ()) -> None:
-        self._mappings = [mapping for mapping in mappings if isinstance(mapping, dict)]
-        self._counts = list(map(len, self._mappings))
-        self._filled = [mapping for mapping in self._mappings if mapping]  # most have nothing to iterate over
+        held = [mapping for mapping in mappings if isinstance(mapping, dict)]
+        self._empty = [mapping for mapping in held if not mapping]  # most are
+        self._filled = [mapping for mapping in held if mapping]
+        self._counts = list(map(len, self._filled))
         self._known = list(self._now())
 
     def is_same(self) -> bool:
         """Return whether every mapping holds what it held."""
-        return list(map(len, self._mappings)) == self._counts and all(map(is_, self._now(), self._known))
+        if any(self._empty) or list(map(len, self._filled)) != self._counts:
+            return False
+        return all(map(is_, self._now(), self._known))
 
     def _now(self) -> Iterator[Any]:
         return chain.from_iterable(map(dict.values, self._filled))
@@ -71,7 +74,7 @@ class ModuleTree:
         self._children = Held()
 
     def modules(self, model: nn.Module) -> list[nn.Module]:
-        """Return the modules of a model, itself first."""
+        """Return the modules of a model, itself first: the same list as long as they are the same modules."""
         if self.has_changed(model):
             modules = [model]
             for module in modules:  # which grows on the way
