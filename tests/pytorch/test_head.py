@@ -185,12 +185,12 @@ def test_hooks_are_gone_even_after_an_exception() -> None:
 
 def test_calls_of_other_threads_are_not_noted() -> None:
     layer = nn.Linear(8, 2)
-    with record_calls(layer) as calls:
+    with record_calls({"head": layer}) as calls:
         thread = Thread(target=layer, args=(rows(3),))
         thread.start()
         thread.join()
         layer(rows(2))
-    assert [len(call.embeddings) for call in calls] == [2]
+    assert [len(call.embeddings) for call in calls["head"]] == [2]
 
 
 def test_wrappers_come_off_in_any_order() -> None:

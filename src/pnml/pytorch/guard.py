@@ -196,7 +196,7 @@ class Guard(GuardedModel):
             embeddings, *features = empty_rows(self.model, (detector.n_features, *detector.feature_widths))
             return detector(embeddings, features=features)
         with self.eval_no_grad() as modules, explained_errors(args, kwargs, self._input_ndim):
-            outputs = self.run(args, kwargs)
+            outputs = self.run(args, kwargs, modules)
             result = detector.of_rows(outputs.rows, outputs.logits)
             self._warn_if_changed(modules, stacklevel=5)  # now, while a GPU is at work
             return result if outputs.places is None else PlacedResult(result, outputs.places)

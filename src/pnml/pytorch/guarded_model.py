@@ -20,7 +20,7 @@ from pnml.pytorch.layers import LayersNotFoundError, choose_layers, warn_of_fall
 from pnml.pytorch.masks import mask_of_length
 from pnml.pytorch.module_tree import ModuleTree
 from pnml.pytorch.pooling import join, token_mask
-from pnml.pytorch.recording import record_layers
+from pnml.pytorch.recording import LayerPlaces
 
 if TYPE_CHECKING:
     import os
@@ -99,6 +99,7 @@ class GuardedModel(nn.Module):
         self.found_layers: tuple[Layer, ...] | None = None
         self._wanted: str | tuple[str, ...] = layers or "last"
         self._logits, self._told, self._tree = logits, "", ModuleTree()
+        self._found_places: tuple[list[nn.Module], tuple[Layer, ...], LayerPlaces] | None = None
 
     @property
     def known_widths(self) -> tuple[int, ...]:
@@ -175,16 +176,31 @@ class GuardedModel(nn.Module):
             )
         return self.found_layers
 
-    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outputs:
-        """Run the model; return its logits, the embeddings that entered its head, and the features of its layers."""
+    def _places(self, model: nn.Module, layers: tuple[Layer, ...], modules: list[nn.Module] | None) -> LayerPlaces:
+        """Return where the layers are in the model, as found before if its modules are known to be the same."""
+        known = self._found_places
+        if known is None or known[0] is not modules or known[1] is not layers:
+            known = modules or [], layers, LayerPlaces(model, layers)
+            self._found_places = known
+        return known[2]
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any], modules: list[nn.Module] | None = None) -> Outputs:
+        """Run the model; return its logits, the embeddings that entered its head, and the features of its layers.
+
+        Args:
+            args: the positional arguments of the model.
+            kwargs: its keyword arguments.
+            modules: what :meth:`eval_no_grad` has just yielded; without it the layers are looked for anew.
+        """
         head = self._known_head(args, kwargs)
         if self._given is not None:
             embeddings, logits, places = self._given.run(args, kwargs)
             return Outputs(logits, embeddings, [], places)
         model, layers = self.plain_model, self._known_layers(args, kwargs)
-        with head.recorded(model) as calls, record_layers(model, layers, kwargs, args) as pooled:
+        mask = token_mask(model, args, kwargs) if layers or head.reads_mask else None
+        with head.recorded(model) as calls, self._places(model, layers, modules).recorded(mask) as pooled:
             answer = self._logits(eager(model)(*args, **kwargs))
-        mask = token_mask(model, args, kwargs) if head.reads_mask else None
+        mask = mask if head.reads_mask else None
         embeddings, logits, places = head.read(model, calls, answer, mask)
         if places is not None and len(places) == 2:
             mask = mask_of_length(model, mask, places[1])

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 
 class HeadNotFoundError(ValueError):
@@ -106,25 +106,35 @@ def _held(output: Any) -> tuple[str, str]:
 
 
 @contextmanager
-def record_calls(layer: nn.Module, keep: Callable[[Tensor], bool] = lambda _: True) -> Iterator[list[Call]]:
-    """Note this thread's calls of ``layer`` while the context is open; then the hook is gone.
+def record_calls(
+    layers: Mapping[str, nn.Module], keep: Callable[[Tensor], bool] | None = None
+) -> Iterator[dict[str, list[Call]]]:
+    """Note this thread's calls of layers by their names while the context is open; then the hooks are gone.
 
     Args:
-        layer: takes a tensor and returns one; other calls are passed over.
-        keep: says of an output whether to note the call.
+        layers: each takes a tensor and returns one; other calls are passed over.
+        keep: says of an output whether to note the call; all are noted when left out.
     """
-    calls: list[Call] = []
+    calls: dict[str, list[Call]] = {name: [] for name in layers}
+    handles = []
+    try:
+        for name, layer in layers.items():
+            handles.append(layer.register_forward_hook(_note(calls[name], keep), with_kwargs=True))
+        yield calls
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _note(calls: list[Call], keep: Callable[[Tensor], bool] | None) -> Callable[..., None]:
+    """Return a hook that adds this thread's calls of a layer to a list."""
     thread = get_ident()
 
     def note(_layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         entered = args[0] if args else next(iter(kwargs.values()), None)
         if get_ident() != thread or not isinstance(entered, Tensor) or not isinstance(output, Tensor):
             return
-        if keep(output):
+        if keep is None or keep(output):
             calls.append(Call(entered, output))
 
-    handle = layer.register_forward_hook(note, with_kwargs=True)
-    try:
-        yield calls
-    finally:
-        handle.remove()
+    return note

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,7 +18,8 @@ from pnml.pytorch.module_tree import submodule
 from pnml.pytorch.passes import is_convolution
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from pnml.core.detector import Detector
     from pnml.pytorch.affine import Source
@@ -120,11 +120,9 @@ class LastLayer:
         """The names of the modules that it is made of."""
         return (self.name,)
 
-    @contextmanager
-    def recorded(self, model: nn.Module) -> Iterator[dict[str, list[Call]]]:
+    def recorded(self, model: nn.Module) -> AbstractContextManager[dict[str, list[Call]]]:
         """Note what passes through these modules while the context is open, by their names."""
-        with ExitStack() as stack:
-            yield {name: stack.enter_context(record_calls(submodule(model, name))) for name in self.names}
+        return record_calls({name: submodule(model, name) for name in self.names})
 
     def read(self, model: nn.Module, calls: Mapping[str, Sequence[Call]], answer: Tensor, mask: Tensor | None) -> Rows:
         """Return the embeddings and logits of a forward pass.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -52,8 +52,7 @@ class Passes:
 
     def run(self, names: Iterable[str], keep: Callable[[Tensor], bool]) -> Pass:
         """Run the model and note the calls of modules whose output is to be kept."""
-        with ExitStack() as stack:
-            calls = {name: stack.enter_context(record_calls(self.modules[name], keep)) for name in names}
+        with record_calls({name: self.modules[name] for name in names}, keep) as calls:
             answer = self._answer()
         if not answer.is_floating_point() or not answer.ndim:
             raise TypeError(

@@ -70,7 +70,7 @@ def pool(output: Tensor, layer: Layer, mask: Tensor | None = None) -> Parts:
         return (x.to(_wide_dtype(x), copy=True),)  # the next module may overwrite its input
     if not layer.has_places:  # nor where the layer was found: there may be some now, in a larger picture
         return (x.to(_wide_dtype(x), copy=True).flatten(2).mean(dim=2),)
-    if mask is None and x.device.type != "cpu" and not is_traced():
+    if mask is None and not x.is_cpu and not is_traced():
         return _moments_at_once(x)
     x = x.flatten(2)
     share = None
@@ -106,7 +106,8 @@ def _moments(x: Tensor, share: Tensor | None) -> Parts:
 
 def _moments_at_once(x: Tensor) -> Parts:
     """Return means and standard deviations of rows (n, C, ...) by one call."""
-    deviation, mean = torch.std_mean(x.to(_wide_dtype(x)), dim=tuple(range(2, x.ndim)), correction=0)
+    wide = x if x.dtype is torch.float32 else x.to(_wide_dtype(x))  # a call that does nothing takes time, too
+    deviation, mean = torch.std_mean(wide, dim=tuple(range(2, x.ndim)), correction=0)
     return mean, deviation
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from pnml.pytorch.pooling import pool, token_mask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from torch.utils.hooks import RemovableHandle
 
@@ -27,10 +28,9 @@ if TYPE_CHECKING:
     Note = Callable[[nn.Module, tuple[Any, ...], Any], None]
 
 
-@contextmanager
 def record_layers(
     model: nn.Module, layers: Sequence[Layer], kwargs: dict[str, Any], args: tuple[Any, ...] = ()
-) -> Iterator[list[Parts | None]]:
+) -> AbstractContextManager[list[Parts | None]]:
     """Pool the outputs of layers in this thread's forward passes while the context is open.
 
     Args:
@@ -39,43 +39,73 @@ def record_layers(
         kwargs: the model's keyword arguments, for the mask of its tokens.
         args: its positional arguments, likewise.
 
-    Yields:
-        The features of every layer, in parts that :func:`~pnml.pytorch.pooling.join` puts side by side; None until the
-        layer has been called, and where it is not known which of its tokens count, and was known at first.
+    Returns:
+        What :meth:`LayerPlaces.recorded` returns.
     """
-    pooled: list[Parts | None] = [None] * len(layers)
-    mask = token_mask(model, args, kwargs)
-    thread = get_ident()
-    wanted: dict[str, list[int]] = {}
-    for number, layer in enumerate(layers):
-        wanted.setdefault(layer.name, []).append(number)
-    calls = dict.fromkeys(wanted, 0)
+    return LayerPlaces(model, layers).recorded(token_mask(model, args, kwargs))
 
-    def watch(name: str) -> Note:
+
+class LayerPlaces:
+    """The modules whose outputs are layers, found once for any number of forward passes.
+
+    Args:
+        model: whose modules they are; they are looked for now, and not again.
+        layers: of that model.
+    """
+
+    def __init__(self, model: nn.Module, layers: Sequence[Layer]) -> None:
+        wanted: dict[str, list[tuple[int, Layer]]] = {}
+        for number, layer in enumerate(layers):
+            wanted.setdefault(layer.name, []).append((number, layer))
+        paths = {name: [model, *submodules(model, name)] for name in wanted}
+        self._model, self._count = model, len(layers)
+        self._watched = [(paths[name][-1], numbered) for name, numbered in wanted.items()]
+        self._encoders = [module for path in paths.values() for module in path[:-1] if isinstance(module, _ENCODERS)]
+
+    @contextmanager
+    def recorded(self, mask: Tensor | None) -> Iterator[list[Parts | None]]:
+        """Pool the outputs of the layers in this thread's forward passes while the context is open.
+
+        Args:
+            mask: which tokens of the model's arguments count, (n, T).
+
+        Yields:
+            The features of every layer, in parts that :func:`~pnml.pytorch.pooling.join` puts side by side; None until
+            the layer has been called, and where it is not known which of its tokens count, and was known at first.
+        """
+        pooled: list[Parts | None] = [None] * self._count
+        handles = _add_hooks([(module, self._note(layers, mask, pooled)) for module, layers in self._watched])
+        try:
+            if any(map(_may_fuse, self._encoders)):
+                with unfused_attention():
+                    yield pooled
+            else:
+                yield pooled
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _note(self, layers: list[tuple[int, Layer]], mask: Tensor | None, pooled: list[Parts | None]) -> Note:
+        """Return a hook that pools the outputs of a module that are layers."""
+        thread, calls = get_ident(), 0
+
         def note(_module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
+            nonlocal calls
             if get_ident() != thread:
                 return
-            call, calls[name] = calls[name], calls[name] + 1
-            for number in wanted[name]:
-                layer = layers[number]
-                tensor = tensor_at(output, layer.entry)
-                if layer.call != call or tensor is None:
-                    continue
-                has_mask = mask is not None and layer.has_mask and tensor.ndim == 3
-                counting = mask_of_length(model, mask, _tokens(tensor, layer)) if has_mask else None
-                if not has_mask or counting is not None:
-                    pooled[number] = pool(tensor, layer, counting)
+            for number, layer in layers:
+                if layer.call == calls:
+                    pooled[number] = self._pooled(output, layer, mask)
+            calls += 1
 
         return note
 
-    paths = {name: [model, *submodules(model, name)] for name in wanted}
-    handles = _add_hooks([(path[-1], watch(name)) for name, path in paths.items()])
-    try:
-        with unfused_attention() if any(map(_are_fused, paths.values())) else nullcontext():
-            yield pooled
-    finally:
-        for handle in handles:
-            handle.remove()
+    def _pooled(self, output: Any, layer: Layer, mask: Tensor | None) -> Parts | None:
+        tensor = tensor_at(output, layer.entry)
+        if tensor is None or mask is None or not layer.has_mask or tensor.ndim != 3:
+            return None if tensor is None else pool(tensor, layer)
+        counting = mask_of_length(self._model, mask, _tokens(tensor, layer))
+        return None if counting is None else pool(tensor, layer, counting)
 
 
 def _tokens(output: Tensor, layer: Layer) -> int:
@@ -100,18 +130,13 @@ def _add_hooks(notes: Sequence[tuple[nn.Module, Note]]) -> list[RemovableHandle]
     return [*handles, register_module_forward_hook(note_fused)] if fused else handles
 
 
-def _are_fused(path: Sequence[nn.Module]) -> bool:
-    """Return whether fused attention would hide the output of a module, or put it out without padding.
+_ENCODERS = (nn.TransformerEncoderLayer, nn.TransformerEncoder)
+
+
+def _may_fuse(encoder: nn.Module) -> bool:
+    """Return whether fused attention would hide the outputs of an encoder's parts, or put them out without padding.
 
     An encoder layer that is fused does not call its parts; an ``nn.TransformerEncoder`` may hand nested tensors to its
     layers.
-
-    Args:
-        path: the modules from the model to that one.
     """
-    around = path[:-1]
-    return any(
-        isinstance(module, nn.TransformerEncoderLayer)
-        or (isinstance(module, nn.TransformerEncoder) and module.use_nested_tensor)
-        for module in around
-    )
+    return isinstance(encoder, nn.TransformerEncoderLayer) or bool(encoder.use_nested_tensor)
