@@ -167,3 +167,19 @@ def test_memory_of_a_chunk_is_bounded_for_many_classes(scale: Any, monkeypatch: 
 
 def test_leverage_without_any_direction_is_zero() -> None:
     assert leverage(np.ones((2, 3)), np.zeros((3, 0)), np.eye(3)[:, :0], (0.0, 0.0)).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"), [("float16", "float32"), ("float32", "float32"), ("float64", "float64")]
+)
+def test_few_rows_come_in_the_precision_of_a_result(dtype: str, expected: str) -> None:
+    """What a GPU replays holds the rounding to it, and what is no number."""
+    rng = np.random.default_rng(0)
+    detector = Detector(rng.normal(size=(3, 6))).fit(rng.normal(size=(90, 6)))
+    x = torch.tensor(rng.normal(size=(5, 6))).to(getattr(torch, dtype))
+    x[2, 4] = np.inf
+    found = detector.exact_scorer.of_few(x)
+    assert found.dtype == getattr(torch, expected)
+    assert found.isnan().tolist() == [number == 2 for number in range(5)]
+    exact = detector.score(x.double())
+    np.testing.assert_allclose(found[~found.isnan()], exact[~exact.isnan()], rtol=1e-6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +14,14 @@ from torch import Tensor, nn
 import pnml
 from oracles import NOISE, about_class_means, balanced_head, by_pseudo_inverse
 from pnml.backend.state import save_state
-from pnml.pytorch.layers import COUNT, LayersNotFoundError, LayersNotFoundWarning
+from pnml.pytorch.layers import COUNT, Layer, LayersNotFoundError, LayersNotFoundWarning
+from pnml.pytorch.recording import LayerPlaces
 
 from .architectures import Encoder, Repeated, cases, sequences
 from .networks import CLASSES, CNN, bert, images, loader, mlp, rows, seeded, sentences
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 CASES = cases()
@@ -308,3 +311,26 @@ def test_no_warning_where_layers_are_watched() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert pnml.guard(mlp()).fit(loader(rows(64)), progress=False).layers == ("0",)
+
+
+def test_layers_are_looked_for_again_when_a_module_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = CNN().eval()
+    guard = pnml.guard(model, layers=["body.0"]).fit([images(60)], progress=False)
+    made: list[LayerPlaces] = []
+    make = LayerPlaces.__init__
+
+    def count(places: LayerPlaces, model: nn.Module, layers: Sequence[Layer]) -> None:
+        made.append(places)
+        make(places, model, layers)
+
+    monkeypatch.setattr(LayerPlaces, "__init__", count)
+    expected = [guard(images(4)).regret for _ in range(3)]
+    assert len(made) == 1
+    model.body[0] = copy.deepcopy(model.body[0])
+    torch.testing.assert_close(guard(images(4)).regret, expected[0])
+    assert len(made) == 2
+    other: Any = copy.deepcopy(guard)
+    other.model.body[0] = copy.deepcopy(model.body[0])
+    torch.testing.assert_close(other(images(4)).regret, expected[0])
+    guard.found_layers = (Layer("body.2"),)
+    assert not torch.equal(guard(images(4)).regret, expected[0])

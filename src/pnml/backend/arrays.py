@@ -151,9 +151,9 @@ def to_compute(array: Array) -> Array:
     if isinstance(array, np.ndarray):
         return array
     if compat.is_torch_array(array):
-        if array.device.type == "mps":  # pragma: no cover - it has no float64
-            return as_numpy_view(array.cpu())
-        return as_numpy_view(array) if array.is_cpu and not is_recorded(array) else array
+        if array.is_cpu:
+            return array if is_recorded(array) else as_numpy_view(array)
+        return as_numpy_view(array.cpu()) if array.is_mps else array  # Apple's MPS has no float64
     return array if compat.is_cupy_array(array) else as_numpy_view(array)
 
 

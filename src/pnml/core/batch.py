@@ -36,8 +36,11 @@ class Batch:
     def finish(self, values: Array) -> Array:
         """Return values computed from the rows in float64 for float64 embeddings, and in float32 for all others."""
         xp = namespace(values)
+        dtype = xp.float64 if self.eps < 1e-12 else xp.float32
+        if values.dtype == dtype:
+            return values
         with np.errstate(over="ignore"):  # of logits that are too large for float32
-            return xp.astype(values, xp.float64 if self.eps < 1e-12 else xp.float32, copy=False)
+            return xp.astype(values, dtype)
 
     def convert(self, values: Array) -> Array:
         """Return values computed from the rows in the library and on the device of the embeddings."""

@@ -92,9 +92,9 @@ class Scored(Fitted):
     def _score_rows(self, rows: Array, eps: float) -> Array:
         """Return the regrets of rows: in float32 where that is accurate enough, in float64 otherwise."""
         exact, fast = self._fitted_scorers
-        xp = namespace(rows)
         if exact.model.depth is not None and is_few(rows):  # float64 without a look at a value, which would be to wait
             return exact.of_few(rows)
+        xp = namespace(rows)
         scorer = fast if fast is not None and multiplies_in_float32(rows) else exact
         regret, trusted = scorer.score(rows, eps)
         with np.errstate(all="ignore"):

@@ -10,7 +10,7 @@ import math
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pnml.backend.arrays import namespace
+from pnml.backend.arrays import namespace, working_dtype
 from pnml.backend.recorded import Recorded
 from pnml.backend.rows import SMALLEST_NORM, by_chunk, divisors, row_norms, wide_dtype
 from pnml.core import theorem
@@ -115,14 +115,17 @@ class Float64Scorer:
 
     @cached_property
     def of_few(self) -> Recorded:
-        """The regrets of few rows on a GPU, about class means; NaN for rows that are not finite."""
+        """The regrets of few rows on a GPU, about class means; NaN for rows that are not finite.
+
+        They come in the precision of a result, so that all of the work is recorded.
+        """
         return Recorded(self._regret_of_finite)
 
     def _regret_of_finite(self, x: Array) -> Array:
         xp, regret = namespace(x), self.regret(x, 0.0)
-        if self.model.joined is not None and self.model.joined.serves(x):
-            return regret  # NaN already
-        return xp.where(xp.all(x - x == 0, axis=-1), regret, xp.full_like(regret, xp.nan))
+        if self.model.joined is None or not self.model.joined.serves(x):  # where they are not NaN already
+            regret = xp.where(xp.all(x - x == 0, axis=-1), regret, xp.full_like(regret, xp.nan))
+        return xp.astype(regret, working_dtype(xp, x), copy=False)
 
     def predictive(self, x: Array, eps: float) -> Array:
         """Return the pNML probabilities q of embeddings (n, M), shape (n, C)."""
