@@ -25,11 +25,13 @@ CALLS = 6  # more than are made before a graph is recorded
 def batch(case: Case, count: int, seed: int) -> dict[str, Tensor] | tuple[Tensor, ...]:
     """Return other inputs like those of a case: numbers in float64, or words."""
 
+    generator = seeded(seed)
+
     def other(x: Tensor) -> Tensor:
         shape = count, *x.shape[1:]
         if x.is_floating_point():
-            return torch.randn(shape, generator=seeded(seed), dtype=torch.float64)
-        return torch.randint(0, 50, shape, generator=seeded(seed))
+            return torch.randn(shape, generator=generator, dtype=torch.float64)
+        return torch.randint(0, 50, shape, generator=generator)
 
     if case.kwargs:
         return {name: other(x) for name, x in case.kwargs.items()}
