@@ -24,7 +24,6 @@ CALLS = 6  # more than are made before a graph is recorded
 
 def batch(case: Case, count: int, seed: int) -> dict[str, Tensor] | tuple[Tensor, ...]:
     """Return other inputs like those of a case: numbers in float64, or words."""
-
     generator = seeded(seed)
 
     def other(x: Tensor) -> Tensor:
