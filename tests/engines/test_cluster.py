@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from types import ModuleType
 from typing import Any
@@ -42,6 +43,8 @@ def install(monkeypatch: pytest.MonkeyPatch, *, connected: bool = False) -> Fake
 
 def test_new_ray_is_started_quietly_and_stopped_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = install(monkeypatch)
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "")  # put back after the test
+    monkeypatch.delenv("RAY_USAGE_STATS_ENABLED")
     seen = []
 
     def work() -> None:
@@ -55,6 +58,7 @@ def test_new_ray_is_started_quietly_and_stopped_after_an_error(monkeypatch: pyte
     (options, stopped) = fake.calls
     assert (options["address"], options["num_cpus"], options["include_dashboard"]) == ("local", 3, False)
     assert stopped == "shutdown"
+    assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
     assert logging.getLogger("ray.data").level != logging.CRITICAL
 
 

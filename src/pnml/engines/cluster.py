@@ -33,6 +33,7 @@ def cluster(cpus: int | None = None) -> Iterator[Any]:
         if address:
             ray.init(**quiet)
         else:
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody who runs pnml agreed to send any
             ray.init(address="local", num_cpus=cpus, include_dashboard=False, **quiet)
         try:
             yield ray
