@@ -27,6 +27,19 @@ def input_ndim(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
     return None if first is None else first.ndim
 
 
+def few_samples(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return arguments with three samples: few sequences have as many tokens, so that no axis is mistaken for another.
+
+    Samples are repeated where there are fewer.
+    """
+    count = next((len(x) for x in (*args, *kwargs.values()) if isinstance(x, Tensor) and x.ndim), 0)
+
+    def some(x: Any) -> Any:
+        return x[torch.arange(3) % count] if isinstance(x, Tensor) and x.ndim and len(x) == count else x
+
+    return tuple(map(some, args)), {name: some(x) for name, x in kwargs.items()}
+
+
 def empty_rows(model: nn.Module, widths: Sequence[int]) -> list[Tensor]:
     """Return the embeddings and features of no samples, as a model would give them."""
     dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)

@@ -20,6 +20,8 @@ from pnml.pytorch.summed import summed_layer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from pnml.pytorch.token_mask import MaskSource
+
 TASKS: tuple[str, ...] = get_args(Task)
 
 _LINEAR = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -59,6 +61,7 @@ def find_head(
     named: str | None = None,
     task: Task = "multiclass",
     logits: Callable[[Any], Tensor] = logits_of,
+    source: MaskSource | None = None,
 ) -> LastLayer:
     """Return the layer whose output the answer of ``model(*args, **kwargs)`` is made of.
 
@@ -72,12 +75,13 @@ def find_head(
         named: the module to take, which is then only checked.
         task: "multilabel" if every output is a label of its own.
         logits: takes the answer out of what the model returns.
+        source: what says which tokens count, where no name of an argument does.
 
     >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
     >>> find_head(model, (torch.zeros(5, 4),)).name
     '2'
     """
-    return _Finder(Passes(model, args, kwargs or {}, logits), named, task).find()
+    return _Finder(Passes(model, args, kwargs or {}, logits, source), named, task).find()
 
 
 class _Finder:

@@ -101,6 +101,7 @@ class Guard(GuardedModel):
         detector: the fitted :class:`~pnml.Detector`, None before :meth:`fit` or :meth:`load`.
         found_head: the last layer, None while it is not known.
         found_layers: the layers and the axes of their outputs, None while they are not known.
+        mask_source: what says which tokens count, where no name of an argument does, None where nothing does.
     """
 
     def __init__(

@@ -17,10 +17,12 @@ from pnml.pytorch.given import GivenHead
 from pnml.pytorch.head import HeadWarning, eager, linear_layers, logits_of, unwrapped
 from pnml.pytorch.last_layer import LastLayer, check_same_head, has_made_weights, has_own_weights, matching_layers
 from pnml.pytorch.layers import LayersNotFoundError, choose_layers, warn_of_fallback
+from pnml.pytorch.mask_search import find_mask_source
 from pnml.pytorch.masks import mask_of_length
 from pnml.pytorch.module_tree import ModuleTree
-from pnml.pytorch.pooling import join, token_mask
+from pnml.pytorch.pooling import join
 from pnml.pytorch.recording import LayerPlaces
+from pnml.pytorch.token_mask import token_mask
 
 if TYPE_CHECKING:
     import os
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from pnml.pytorch.affine import Affine
     from pnml.pytorch.layers import Layer
     from pnml.pytorch.pooling import Parts
+    from pnml.pytorch.token_mask import MaskSource
 
 
 class Outputs(NamedTuple):
@@ -97,6 +100,7 @@ class GuardedModel(nn.Module):
         self.head_name = head if isinstance(head, str) else None
         self.found_head: LastLayer | None = None
         self.found_layers: tuple[Layer, ...] | None = None
+        self.mask_source: MaskSource | None = None
         self._wanted: str | tuple[str, ...] = layers or "last"
         self._logits, self._told, self._tree = logits, "", ModuleTree()
         self._found_places: tuple[list[nn.Module], tuple[Layer, ...], LayerPlaces] | None = None
@@ -149,7 +153,11 @@ class GuardedModel(nn.Module):
         """Find the head, or check it if it is named or given, by running the model."""
         if self._given is not None:
             return self._given.check(args, kwargs, self._logits)
-        return find_head(self.plain_model, args, kwargs, named=self.head_name, task=self.task, logits=self._logits)
+        model, logits = self.plain_model, self._logits
+        self.mask_source = find_mask_source(model, args, kwargs, logits)
+        return find_head(
+            model, args, kwargs, named=self.head_name, task=self.task, logits=logits, source=self.mask_source
+        )
 
     def _known_head(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, anew: bool = False) -> LastLayer:
         if self.found_head is None or anew:
@@ -172,7 +180,13 @@ class GuardedModel(nn.Module):
             if self._given is not None or self.embedding_scale != "auto":
                 wanted = "last"
             self.found_layers = choose_layers(
-                self.plain_model, args, kwargs, head=head.names, wanted=wanted, widths=self.known_widths
+                self.plain_model,
+                args,
+                kwargs,
+                head=head.names,
+                wanted=wanted,
+                widths=self.known_widths,
+                source=self.mask_source,
             )
         return self.found_layers
 
@@ -197,7 +211,7 @@ class GuardedModel(nn.Module):
             embeddings, logits, places = self._given.run(args, kwargs)
             return Outputs(logits, embeddings, [], places)
         model, layers = self.plain_model, self._known_layers(args, kwargs)
-        mask = token_mask(model, args, kwargs) if layers or head.reads_mask else None
+        mask = token_mask(model, args, kwargs, self.mask_source) if layers or head.reads_mask else None
         with head.recorded(model) as calls, self._places(model, layers, modules).recorded(mask) as pooled:
             answer = self._logits(eager(model)(*args, **kwargs))
         mask = mask if head.reads_mask else None

@@ -11,17 +11,21 @@ import torch
 from torch import Tensor, nn
 
 from pnml.pytorch.axes import Counts, axes_of, has_samples, take_entries
+from pnml.pytorch.call_inputs import few_samples
 from pnml.pytorch.calls import Node, call_tree
 from pnml.pytorch.masks import mask_of_length
 from pnml.pytorch.padding import which_see_padding
-from pnml.pytorch.pooling import token_mask
+from pnml.pytorch.token_mask import token_mask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from pnml.pytorch.token_mask import MaskSource
+
 COUNT = 8
 """How many layers are chosen, where the model has as many."""
 
+_LONGEST_REACH = 15  # tokens; where more are missing, they were joined
 _WIDEST = 8192  # pooled features; one correlation of them takes half a gigabyte
 
 
@@ -45,6 +49,7 @@ class Layer(NamedTuple):
         has_places: whether there are pixels or tokens, whose standard deviations count, too. In some batch there may be
             one of them, as in a text of one word.
         has_mask: whether a mask of the model's tokens says which of these count.
+        reach: how many tokens further each of its tokens reaches: a convolution of three reaches two, and has two less.
     """
 
     name: str
@@ -54,6 +59,7 @@ class Layer(NamedTuple):
     entry: int = 0
     has_places: bool = True
     has_mask: bool = True
+    reach: int = 0
 
     def __str__(self) -> str:
         return self.name if self.call == 0 else f"{self.name}#{self.call}"
@@ -78,6 +84,7 @@ def choose_layers(
     head: str | Sequence[str],
     wanted: str | Sequence[str],
     widths: Sequence[int] = (),
+    source: MaskSource | None = None,
 ) -> tuple[Layer, ...]:
     """Return the layers to watch, found by running a model on a few samples of a batch.
 
@@ -89,6 +96,7 @@ def choose_layers(
         wanted: "auto" for layers evenly spaced over the depth, with a :class:`LayersNotFoundWarning` if there are none;
             "last" for none; or the names of layers.
         widths: how many features they have, where that is known.
+        source: what says which tokens count, where no name of an argument does.
     """
     if wanted == "last":
         return ()
@@ -96,7 +104,8 @@ def choose_layers(
     layers: tuple[Layer, ...] = ()
     reason = "the model has no layer before its head with one entry per sample that can be watched"
     try:
-        layers = _with_few(partial(find_layers, model, head=head, named=named, widths=widths), args, kwargs)
+        find = partial(find_layers, model, head=head, named=named, widths=widths, source=source)
+        layers = _with_few(find, args, kwargs)
     except LayersNotFoundError as error:
         if named is not None:
             raise
@@ -111,7 +120,7 @@ def _with_few(
 ) -> tuple[Layer, ...]:
     """Find layers with a few samples, or with the whole batch if the model takes nothing else."""
     try:
-        return find(*_few(args, kwargs))
+        return find(*few_samples(args, kwargs))
     except LayersNotFoundError:
         raise
     except Exception:  # noqa: BLE001 - whatever a model raises
@@ -122,19 +131,6 @@ def warn_of_fallback(reason: str) -> None:
     """Warn that the embeddings alone are watched."""
     message = f"{reason}. The embeddings alone are watched, as with layers='last'"
     warnings.warn(message, LayersNotFoundWarning, stacklevel=6)
-
-
-def _few(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return arguments with three samples: few sequences have as many tokens, so that no axis is mistaken for another.
-
-    Samples are repeated where there are fewer.
-    """
-    count = next((len(x) for x in (*args, *kwargs.values()) if isinstance(x, Tensor) and x.ndim), 0)
-
-    def some(x: Any) -> Any:
-        return x[torch.arange(3) % count] if isinstance(x, Tensor) and x.ndim and len(x) == count else x
-
-    return tuple(map(some, args)), {name: some(x) for name, x in kwargs.items()}
 
 
 def _split(name: str) -> tuple[str, int]:
@@ -151,6 +147,7 @@ def find_layers(
     head: str | Sequence[str],
     named: Sequence[str] | None = None,
     widths: Sequence[int] = (),
+    source: MaskSource | None = None,
 ) -> tuple[Layer, ...]:
     """Return layers of a model before its head, evenly spaced over its depth, in the order in which they are called.
 
@@ -165,6 +162,7 @@ def find_layers(
         head: the name of its last linear layer, or the names of those that it adds up.
         named: names of modules to take instead.
         widths: how many features these have, where that is known.
+        source: what says which tokens count, where no name of an argument does.
 
     >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.Flatten(), nn.LazyLinear(2))
     >>> [str(layer) for layer in find_layers(model, (torch.zeros(5, 3, 8, 8),), head="4")]
@@ -175,13 +173,14 @@ def find_layers(
     if len(entered) < len(heads):
         own = "the model itself is its head"
         raise LayersNotFoundError(own if "" in heads else f"the head {' + '.join(heads)!r} was not called")
-    counts = _counts(model, args, kwargs or {}, entered[0].shape[0])
+    counts = _counts(token_mask(model, args, kwargs or {}, source), model, args, kwargs or {}, entered[0].shape[0])
     take_entries(root, counts.samples)
     if named is not None:
         return tuple(_named(root, name, counts, width) for name, width in zip_longest(named, widths))
     total = root.end
     blocks = [node for node in _blocks(root, total / COUNT) if _is_usable(node, counts, entered)]
-    sees_padding = which_see_padding(model, args, kwargs or {}, heads, [_layer(node, counts) for node in blocks])
+    found = [_layer(node, counts) for node in blocks]
+    sees_padding = which_see_padding(model, args, kwargs or {}, heads, found, source=source)
     blocks = [node for node, sees in zip(blocks, sees_padding, strict=True) if not sees]
     by_depth: dict[int, Node] = {}
     for node in blocks:  # of outputs at the same depth the last that still has pixels or tokens
@@ -250,12 +249,15 @@ def _layer(node: Node, counts: Counts) -> Layer:
     has_places = several or (output.ndim == 3 and counts.tokens == 1)
     tokens = output.shape[3 - batch - channels] if output.ndim == 3 else None
     has_mask = tokens is None or counts.has_mask(tokens)
-    return Layer(node.name, node.call, batch, channels, node.entry, has_places, has_mask)
+    missing = 0 if has_mask or tokens is None or counts.tokens is None else counts.tokens - tokens
+    reach = missing if missing <= _LONGEST_REACH else 0
+    return Layer(node.name, node.call, batch, channels, node.entry, has_places, has_mask or reach > 0, reach)
 
 
-def _counts(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], samples: int) -> Counts:
+def _counts(
+    mask: Tensor | None, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], samples: int
+) -> Counts:
     """Return how long axes are: that of tokens by a mask of them or by their numbers in a vocabulary."""
-    mask = token_mask(model, args, kwargs)
     if mask is not None:
         return Counts(samples, mask.shape[1], lambda length: mask_of_length(model, mask, length) is not None)
     first = next((x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)), None)

@@ -15,7 +15,7 @@ _LENGTHS = "_get_feat_extract_output_lengths"
 """The method of the speech models of Transformers that says how many frames are made of so many samples of sound."""
 
 
-def mask_of_length(model: nn.Module, mask: Tensor | None, length: int) -> Tensor | None:
+def mask_of_length(model: nn.Module, mask: Tensor | None, length: int, reach: int = 0) -> Tensor | None:
     """Return which of ``length`` tokens count, (n, length); None where that is not known.
 
     Tokens beyond those that the model was given are padding of its own, as of attention in windows. Where there are as
@@ -25,9 +25,12 @@ def mask_of_length(model: nn.Module, mask: Tensor | None, length: int) -> Tensor
         model: the classifier, or a module around it.
         mask: which of the tokens count that the model was given, (n, T), padding last.
         length: how many tokens a layer puts out.
+        reach: how many tokens further each of them reaches, as in a convolution; it counts where all of these do.
     """
     if mask is None or mask.shape[1] == length:
         return mask
+    if reach:
+        return mask.unfold(1, reach + 1, 1).all(dim=2) if mask.shape[1] == length + reach else None
     if mask.shape[1] < length:
         return functional.pad(mask, [0, length - mask.shape[1]])
     if int(mask.sum(dim=1).max()) == length and not bool(mask[:, length:].any()):

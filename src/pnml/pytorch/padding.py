@@ -10,13 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from pnml.pytorch.calls import call_tree
-from pnml.pytorch.pooling import MASKS, is_lengths, join, token_mask
+from pnml.pytorch.pooling import join
 from pnml.pytorch.recording import record_layers
+from pnml.pytorch.token_mask import MASKS, is_lengths, token_mask
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pnml.pytorch.layers import Layer
+    from pnml.pytorch.token_mask import MaskSource
 
     Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -25,7 +27,13 @@ _ROUNDING = 1e-4  # of the norm, in float32
 
 @torch.no_grad()
 def which_see_padding(
-    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], heads: Sequence[str], layers: Sequence[Layer]
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    heads: Sequence[str],
+    layers: Sequence[Layer],
+    *,
+    source: MaskSource | None = None,
 ) -> list[bool]:
     """Return of every layer whether its rows change where samples end in padding, and the embeddings do not.
 
@@ -38,12 +46,13 @@ def which_see_padding(
         kwargs: its keyword arguments.
         heads: the names of its last layers.
         layers: of the model.
+        source: what says which tokens count, where no name of an argument does.
     """
-    mask = token_mask(model, args, kwargs)
+    mask = token_mask(model, args, kwargs, source)
     if mask is None or not layers:
         return [False] * len(layers)
     tried = product(_lengths(mask.shape[1]), (False, True))
-    probes = [_Probe(model, args, kwargs, mask, kept, is_left=is_left) for kept, is_left in tried]
+    probes = [_Probe(model, args, kwargs, mask, source=source, kept=kept, is_left=left) for kept, left in tried]
     seen = [found for probe in probes if (found := probe.seen(heads, layers)) is not None]
     return [any(one) for one in zip(*seen, strict=True)] if seen else [False] * len(layers)
 
@@ -57,10 +66,18 @@ class _Probe:
     """Some tokens of a batch, alone or with padding on one side of them."""
 
     def __init__(
-        self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], mask: Tensor, kept: int, *, is_left: bool
+        self,
+        model: nn.Module,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        mask: Tensor,
+        *,
+        source: MaskSource | None,
+        kept: int,
+        is_left: bool,
     ) -> None:
         self.model, self.mask, self.is_left = model, mask, is_left
-        self.args, self.kwargs = args, kwargs
+        self.args, self.kwargs, self.source = args, kwargs, source
         ordered = mask.flip(1) if is_left else mask
         first = int((ordered.cumsum(dim=1) == 0).sum(dim=1).max())
         self.kept = max(first + 1, kept)
@@ -70,8 +87,8 @@ class _Probe:
         if self.kept >= self.mask.shape[1]:
             return None
         try:
-            short, entered = _rows(self.model, *self._arguments(is_cut=True), heads, layers)
-            long, entered_long = _rows(self.model, *self._arguments(is_cut=False), heads, layers)
+            short, entered = self._rows(heads, layers, is_cut=True)
+            long, entered_long = self._rows(heads, layers, is_cut=False)
         except torch.OutOfMemoryError:
             raise
         except Exception:  # noqa: BLE001 - whatever a model raises that wants the tokens that are gone
@@ -90,7 +107,6 @@ class _Probe:
 
     def _arguments(self, *, is_cut: bool) -> Arguments:
         """Return the arguments of the model where tokens that are not kept are cut, or else are padding."""
-        token = getattr(getattr(self.model, "config", None), "pad_token_id", None)
 
         def end(name: str, x: Any) -> Any:
             if is_lengths(name, x):
@@ -99,8 +115,7 @@ class _Probe:
                 return x
             if is_cut:
                 return self._cut(x)
-            fill = int(MASKS[name]) if name in MASKS else token if name == "input_ids" and token is not None else 0
-            padded = torch.full_like(x, fill)
+            padded = torch.full_like(x, self._padding(name, x))
             self._cut(padded).copy_(self._cut(x))
             return padded
 
@@ -108,14 +123,25 @@ class _Probe:
         by_position = tuple(end(name, x) for name, x in zip(names, self.args, strict=False))
         return by_position, {name: end(name, x) for name, x in self.kwargs.items()}
 
+    def _padding(self, name: str, x: Tensor) -> int:
+        """Return what stands for padding in an argument."""
+        if name in MASKS:
+            return int(MASKS[name])
+        if self.source is not None and name == self.source.argument:
+            return int(self.source.marks_padding)
+        if self.source is not None and self.source.token is not None and not x.is_floating_point():
+            return self.source.token
+        token = getattr(getattr(self.model, "config", None), "pad_token_id", None)
+        return token if name == "input_ids" and token is not None else 0
 
-def _rows(
-    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], heads: Sequence[str], layers: Sequence[Layer]
-) -> tuple[list[Tensor | None], list[Tensor]]:
-    """Return the rows of layers in a forward pass, and what entered the heads."""
-    with record_layers(model, layers, kwargs, args) as pooled:
-        _, entered = call_tree(model, args, kwargs, heads)
-    return [None if parts is None else join(parts) for parts in pooled], entered
+    def _rows(
+        self, heads: Sequence[str], layers: Sequence[Layer], *, is_cut: bool
+    ) -> tuple[list[Tensor | None], list[Tensor]]:
+        """Return the rows of layers in a forward pass, and what entered the heads."""
+        args, kwargs = self._arguments(is_cut=is_cut)
+        with record_layers(self.model, layers, kwargs, args, self.source) as pooled:
+            _, entered = call_tree(self.model, args, kwargs, heads)
+        return [None if parts is None else join(parts) for parts in pooled], entered
 
 
 def _distance(x: Tensor, y: Tensor) -> float:

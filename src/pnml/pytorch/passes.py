@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torch import Tensor, nn
 
 from pnml.pytorch.head import Call, eager, record_calls, unfused_attention
-from pnml.pytorch.pooling import token_mask
+from pnml.pytorch.token_mask import token_mask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    from pnml.pytorch.token_mask import MaskSource
 
 
 class Pass(NamedTuple):
@@ -38,6 +40,7 @@ class Passes:
         args: its positional arguments.
         kwargs: its keyword arguments.
         logits: takes the logits out of what it returns.
+        source: what says which tokens count, where no name of an argument does.
         modules: of the model, by name.
     """
 
@@ -45,6 +48,7 @@ class Passes:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     logits: Callable[[Any], Tensor]
+    source: MaskSource | None = None
     modules: dict[str, nn.Module] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -58,7 +62,7 @@ class Passes:
             raise TypeError(
                 f"the model returned {answer.dtype} of shape {tuple(answer.shape)}: expected logits, one row per sample"
             )
-        return Pass(calls, answer, token_mask(self.model, self.args, self.kwargs))
+        return Pass(calls, answer, token_mask(self.model, self.args, self.kwargs, self.source))
 
     def run_replaced(self, name: str, row: Tensor) -> Tensor:
         """Return what the model returns if a module puts out the same row (C,) for every sample and place."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -11,42 +10,11 @@ from torch import Tensor
 from pnml.backend.arrays import is_traced
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from pnml.pytorch.layers import Layer
 
 _BLOCK = 2**19  # numbers of an output that are pooled at a time on the CPU: they fit into its cache
 Parts = tuple[Tensor, ...]
 """Features of a layer, (n, features) side by side."""
-
-MASKS = {
-    "attention_mask": False,
-    "padding_mask": True,
-    "src_key_padding_mask": True,
-    "pixel_attention_mask": False,
-}
-"""Names of arguments that say which tokens count, and whether True marks those that do not."""
-
-
-def token_mask(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
-    """Return which tokens count, (n, T), from the arguments of a model."""
-    if len(args) > 1:
-        kwargs = dict(zip(signature(model.forward).parameters, args, strict=False)) | kwargs
-    for name, marks_padding in MASKS.items():
-        mask = kwargs.get(name)
-        if isinstance(mask, Tensor) and mask.ndim == 2:
-            return mask == 0 if marks_padding else mask != 0
-    lengths: Tensor | None = next((x for name, x in kwargs.items() if is_lengths(name, x)), None)
-    first = next((x for x in (*args, *kwargs.values()) if isinstance(x, Tensor) and x.ndim > 1), None)
-    if lengths is None or first is None or len(first) != len(lengths):
-        return None
-    return torch.arange(first.shape[1], device=lengths.device) < lengths[:, None]
-
-
-def is_lengths(name: str, value: Any) -> bool:
-    """Return whether an argument says how many tokens each sample has: ``lengths``, ``seq_lens`` and the like."""
-    named = name.lower().endswith(("lengths", "length", "lens", "len"))
-    return named and isinstance(value, Tensor) and value.ndim == 1 and not value.is_floating_point()
 
 
 def pool(output: Tensor, layer: Layer, mask: Tensor | None = None) -> Parts:

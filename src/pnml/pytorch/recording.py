@@ -14,7 +14,8 @@ from pnml.pytorch.calls import tensor_at
 from pnml.pytorch.head import unfused_attention
 from pnml.pytorch.masks import mask_of_length
 from pnml.pytorch.module_tree import submodules
-from pnml.pytorch.pooling import pool, token_mask
+from pnml.pytorch.pooling import pool
+from pnml.pytorch.token_mask import token_mask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -24,12 +25,17 @@ if TYPE_CHECKING:
 
     from pnml.pytorch.layers import Layer
     from pnml.pytorch.pooling import Parts
+    from pnml.pytorch.token_mask import MaskSource
 
     Note = Callable[[nn.Module, tuple[Any, ...], Any], None]
 
 
 def record_layers(
-    model: nn.Module, layers: Sequence[Layer], kwargs: dict[str, Any], args: tuple[Any, ...] = ()
+    model: nn.Module,
+    layers: Sequence[Layer],
+    kwargs: dict[str, Any],
+    args: tuple[Any, ...] = (),
+    source: MaskSource | None = None,
 ) -> AbstractContextManager[list[Parts | None]]:
     """Pool the outputs of layers in this thread's forward passes while the context is open.
 
@@ -38,11 +44,12 @@ def record_layers(
         layers: of that model.
         kwargs: the model's keyword arguments, for the mask of its tokens.
         args: its positional arguments, likewise.
+        source: what says which tokens count, where no name of an argument does.
 
     Returns:
         What :meth:`LayerPlaces.recorded` returns.
     """
-    return LayerPlaces(model, layers).recorded(token_mask(model, args, kwargs))
+    return LayerPlaces(model, layers).recorded(token_mask(model, args, kwargs, source))
 
 
 class LayerPlaces:
@@ -104,7 +111,7 @@ class LayerPlaces:
         tensor = tensor_at(output, layer.entry)
         if tensor is None or mask is None or not layer.has_mask or tensor.ndim != 3:
             return None if tensor is None else pool(tensor, layer)
-        counting = mask_of_length(self._model, mask, _tokens(tensor, layer))
+        counting = mask_of_length(self._model, mask, _tokens(tensor, layer), layer.reach)
         return None if counting is None else pool(tensor, layer, counting)
 
 

@@ -1,0 +1,150 @@
+"""Find out from a model itself which tokens it leaves out, where no name of an argument tells.
+
+Models of one's own call their mask what they like, mark tokens that count by True or by False, or compare the tokens
+with the one that stands for padding. So the model is asked: tokens that it leaves out may be others, or may be missing,
+and its answers stay the same.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from pnml.pytorch.call_inputs import few_samples
+from pnml.pytorch.head import eager, unfused_attention
+from pnml.pytorch.token_mask import MaskSource, named_arguments, token_mask, tokens_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_FEWEST = 8  # tokens, half of which are kept; shorter samples are repeated
+_ROUNDING = 1e-4  # of the norm, in float32
+
+
+def find_mask_source(
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], logits: Callable[[Any], Tensor]
+) -> MaskSource | None:
+    """Return what says which tokens of a model count, None where its arguments do by name, and where nothing does.
+
+    Args:
+        model: is run a few times on three samples, if it takes tokens.
+        args: its positional arguments.
+        kwargs: its keyword arguments.
+        logits: takes the logits out of what it returns.
+    """
+    first = next((x for x in (*args, *kwargs.values()) if isinstance(x, Tensor) and x.ndim), None)
+    if first is None or first.ndim not in {2, 3} or not first.numel() or token_mask(model, args, kwargs) is not None:
+        return None
+    asked = _Asked(model, *few_samples(args, kwargs), logits)
+    return next((source for source in (*_masks(asked), *_padding_tokens(asked)) if asked.confirms(source)), None)
+
+
+def _masks(asked: _Asked) -> Iterator[MaskSource]:
+    """Yield arguments that may be masks: after the first, of as many samples and tokens, of zeros and ones."""
+    for name, x in asked.given.items():
+        fits = name != asked.first and isinstance(x, Tensor) and x.shape == asked.shape
+        if fits and bool(((x == 0) | (x == 1)).all()):
+            yield from (MaskSource(name, marks_padding) for marks_padding in (False, True))
+
+
+def _padding_tokens(asked: _Asked) -> Iterator[MaskSource]:
+    """Yield tokens that may stand for padding: those that the model or its embeddings know as such, and 0."""
+    if tokens_of(asked.given) is None:
+        return
+    known = [getattr(getattr(asked.model, "config", None), "pad_token_id", None)]
+    known += [module.padding_idx for module in asked.model.modules() if isinstance(module, nn.Embedding)]
+    yield from (MaskSource(token=token) for token in dict.fromkeys([*known, 0]) if isinstance(token, int))
+
+
+class _Asked:
+    """A model, and a few samples of which the first half of the tokens is kept as it is.
+
+    Attributes:
+        given: its arguments by name.
+        first: the name of the tokens.
+        shape: how many samples and tokens there are.
+    """
+
+    def __init__(
+        self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], logits: Callable[[Any], Tensor]
+    ) -> None:
+        self.model, self._logits, self._positional = model, logits, len(args)
+        self.given = named_arguments(model, args, kwargs)
+        self.first = next(name for name, x in self.given.items() if isinstance(x, Tensor) and x.ndim)
+        shape = self._tokens.shape[:2]
+        if shape[1] < _FEWEST:
+            times = -(-_FEWEST // shape[1])
+            self.given = {
+                name: torch.cat([x] * times, dim=1) if isinstance(x, Tensor) and x.shape[:2] == shape else x
+                for name, x in self.given.items()
+            }
+        self.shape = self._tokens.shape[:2]
+        self._kept = self.shape[1] // 2
+
+    @property
+    def _tokens(self) -> Tensor:
+        tokens: Tensor = self.given[self.first]
+        return tokens
+
+    @torch.no_grad()
+    def confirms(self, source: MaskSource) -> bool:
+        """Return whether a source says which tokens the model leaves out."""
+        try:
+            return self._has_mask(source) if source.token is None else self._has_padding(source.token)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception:  # noqa: BLE001 - whatever a model raises that cannot be asked in this way
+            return False
+
+    def _has_mask(self, source: MaskSource) -> bool:
+        """Return whether tokens that a mask leaves out may be others, and tokens that count may not."""
+        counting = torch.full_like(self.given[source.argument], not source.marks_padding)
+        masks = self._ending_in(counting, int(source.marks_padding)), counting
+        tokens = self._tokens, self._ending_in(self._tokens, _others(self._tokens[:, self._kept :]))
+        left_out, other, counted, another = (
+            self._answer({**self.given, self.first: x, source.argument: mask}) for mask, x in product(masks, tokens)
+        )
+        return _are_same(left_out, other) and not _are_same(counted, another)
+
+    def _has_padding(self, token: int) -> bool:
+        """Return whether a token may be added to samples, and their own first one may not."""
+        short, padded, longer = (
+            self._answer({name: self._cut(x) for name, x in self.given.items()}),
+            self._answer({**self.given, self.first: self._ending_in(self._tokens, token)}),
+            self._answer({**self.given, self.first: self._ending_in(self._tokens, self._tokens[:, :1])}),
+        )
+        return _are_same(short, padded) and not _are_same(short, longer)
+
+    def _answer(self, given: dict[str, Any]) -> Tensor:
+        """Return the logits; where every token has some, of those that are kept."""
+        args, names = tuple(given.values())[: self._positional], list(given)[self._positional :]
+        with unfused_attention():
+            found = self._logits(eager(self.model)(*args, **{name: given[name] for name in names}))
+        return self._cut(found) if found.ndim == 3 else found
+
+    def _cut(self, x: Any) -> Any:
+        return x[:, : self._kept] if isinstance(x, Tensor) and x.shape[:2] == self.shape else x
+
+    def _ending_in(self, x: Tensor, ending: Tensor | int) -> Tensor:
+        x = x.clone()
+        x[:, self._kept :] = ending
+        return x
+
+
+def _others(tokens: Tensor) -> Tensor:
+    """Return other tokens than these: of numbers in a vocabulary one that is among them."""
+    if tokens.is_floating_point():
+        return 1 - tokens
+    one, other = tokens.amin(), tokens.amax()
+    return torch.where(tokens == one, other, one)
+
+
+def _are_same(x: Tensor, y: Tensor) -> bool:
+    if x.shape != y.shape:
+        return False
+    slack = max(_ROUNDING, 2 * torch.finfo(x.dtype).eps)
+    x, y = x.float(), y.float()
+    return bool((x - y).norm() <= slack * x.norm())

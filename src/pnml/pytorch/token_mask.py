@@ -1,0 +1,93 @@
+"""Which tokens of a model's arguments count: by a mask, by lengths, or by the token that stands for padding."""
+
+from __future__ import annotations
+
+from inspect import signature
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import nn
+
+MASKS = {
+    "attention_mask": False,
+    "padding_mask": True,
+    "src_key_padding_mask": True,
+    "pixel_attention_mask": False,
+}
+"""Names of arguments that say which tokens count, and whether True marks those that do not."""
+
+
+class MaskSource(NamedTuple):
+    """What says which tokens count, where no name of an argument tells; see :mod:`pnml.pytorch.mask_search`.
+
+    Attributes:
+        argument: the name of an argument that does, empty if none does.
+        marks_padding: whether True in it marks tokens that do not count.
+        token: which token stands for padding, where the tokens themselves tell.
+    """
+
+    argument: str = ""
+    marks_padding: bool = False
+    token: int | None = None
+
+    def mask(self, given: dict[str, Any]) -> Tensor | None:
+        """Return which tokens count, (n, T), None if the arguments do not say so.
+
+        Args:
+            given: the arguments of the model, by name.
+        """
+        if self.token is not None:
+            tokens = tokens_of(given)
+            return None if tokens is None else tokens != self.token
+        return _as_mask(given.get(self.argument), marks_padding=self.marks_padding)
+
+
+def token_mask(
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], source: MaskSource | None = None
+) -> Tensor | None:
+    """Return which tokens count, (n, T), from the arguments of a model.
+
+    Args:
+        model: any.
+        args: its positional arguments.
+        kwargs: its keyword arguments.
+        source: what says so where names do not.
+    """
+    given = named_arguments(model, args, kwargs)
+    for name, marks_padding in MASKS.items():
+        mask = _as_mask(given.get(name), marks_padding=marks_padding)
+        if mask is not None:
+            return mask
+    lengths: Tensor | None = next((x for name, x in given.items() if is_lengths(name, x)), None)
+    first = next((x for x in given.values() if isinstance(x, Tensor) and x.ndim > 1), None)
+    if lengths is not None and first is not None and len(first) == len(lengths):
+        return torch.arange(first.shape[1], device=lengths.device) < lengths[:, None]
+    return None if source is None else source.mask(given)
+
+
+def named_arguments(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a model by name; one that comes first and alone needs none, which would take time."""
+    names = signature(model.forward).parameters if len(args) > 1 else ("",)
+    return dict(zip(names, args, strict=False)) | kwargs
+
+
+def tokens_of(given: dict[str, Any]) -> Tensor | None:
+    """Return the first tensor of a model's arguments if it holds numbers of tokens, (n, T)."""
+    first = next((x for x in given.values() if isinstance(x, Tensor) and x.ndim), None)
+    whole = first is not None and first.dtype in {torch.int64, torch.int32}
+    return first if whole and first is not None and first.ndim == 2 else None
+
+
+def is_lengths(name: str, value: Any) -> bool:
+    """Return whether an argument says how many tokens each sample has: ``lengths``, ``seq_lens`` and the like."""
+    named = name.lower().endswith(("lengths", "length", "lens", "len"))
+    return named and isinstance(value, Tensor) and value.ndim == 1 and not value.is_floating_point()
+
+
+def _as_mask(value: Any, *, marks_padding: bool) -> Tensor | None:
+    if not isinstance(value, Tensor) or value.ndim != 2:
+        return None
+    return value == 0 if marks_padding else value != 0

@@ -1,0 +1,221 @@
+"""Models of one's own: what they leave out is found by asking them, and scores do not depend on padding."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+import pnml
+from pnml.pytorch.head import logits_of
+from pnml.pytorch.mask_search import find_mask_source
+from pnml.pytorch.token_mask import MaskSource
+
+from .networks import CLASSES, images, rows, seeded
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WORDS = 40
+
+
+class Mean(nn.Module):
+    """Blocks on words, and the mean of those that count."""
+
+    def __init__(self, *, padding: int = 0, padding_idx: int | None = None) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed, self.padding = nn.Embedding(WORDS, 8, padding_idx=padding_idx), padding
+        self.blocks = nn.Sequential(*(nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(3)))
+        self.head = nn.Linear(8, CLASSES)
+
+    def forward(self, words: Tensor) -> Tensor:
+        return self.of_counting(words, words != self.padding)
+
+    def of_counting(self, words: Tensor, counts: Tensor) -> Tensor:
+        x = words if words.is_floating_point() else self.embed(words)
+        share = (counts / counts.sum(dim=1, keepdim=True))[:, :, None]
+        logits: Tensor = self.head((self.blocks(x) * share).sum(dim=1))
+        return logits
+
+
+class WithMask(Mean):
+    def forward(self, words: Tensor, mask: Tensor, kinds: Tensor | None = None) -> Tensor:  # type: ignore[override]
+        logits = self.of_counting(words, mask)
+        return logits if kinds is None else logits + 0 * kinds.sum()
+
+
+class WithPadding(Mean):
+    def forward(self, words: Tensor, is_empty: Tensor) -> Tensor:  # type: ignore[override]
+        return self.of_counting(words, ~is_empty)
+
+
+class Attention(Mean):
+    """Layers of PyTorch's own, and the first token."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        encoder = nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True)
+        self.encoder = nn.TransformerEncoder(encoder, 2)
+
+    def forward(self, words: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.encoder(self.embed(words), src_key_padding_mask=words == 0)[:, 0])
+        return logits
+
+
+class Recurrent(Mean):
+    """Counts its words, and takes the mean of its steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps = nn.GRU(8, 8, batch_first=True)
+
+    def forward(self, words: Tensor) -> Tensor:
+        lengths = (words != 0).sum(dim=1)
+        packed = pack_padded_sequence(self.embed(words), lengths.cpu(), batch_first=True, enforce_sorted=False)
+        steps, _ = pad_packed_sequence(self.steps(packed)[0], batch_first=True)
+        logits: Tensor = self.head(steps.sum(dim=1) / lengths[:, None])
+        return logits
+
+
+class Windows(Mean):
+    """Convolutions of two, three and four words, of which each takes the largest output with no word of padding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.windows = nn.ModuleList(nn.Sequential(nn.Conv1d(8, 6, size), nn.ReLU()) for size in (2, 3, 4))
+        self.head = nn.Linear(18, CLASSES)
+
+    def forward(self, words: Tensor) -> Tensor:
+        x, padding = self.embed(words).transpose(1, 2), words == 0
+        found = [window(x) for window in self.windows]
+        ends = [padding[:, size - 1 :] for size in (2, 3, 4)]
+        largest = [y.masked_fill(end[:, None], 0).amax(dim=2) for y, end in zip(found, ends, strict=True)]
+        logits: Tensor = self.head(torch.cat(largest, dim=1))
+        return logits
+
+
+class EveryWord(Mean):
+    """Answers for every word, each of which sees the mean of those that count."""
+
+    def forward(self, words: Tensor) -> Tensor:
+        x, counts = self.blocks(self.embed(words)), (words != 0)[:, :, None]
+        logits: Tensor = self.head(x + (x * counts).sum(dim=1, keepdim=True) / counts.sum(dim=1, keepdim=True))
+        return logits
+
+
+def words(count: int, seed: int = 0, *, length: int = 9, after: int = 0, padding: int = 0) -> Tensor:
+    found = torch.randint(4, WORDS, (count, length), generator=seeded(seed))
+    return torch.cat([found, torch.full((count, after), padding)], dim=1)
+
+
+def plain(given: Tensor, padding: int = 0) -> dict[str, Tensor]:
+    del padding
+    return {"words": given}
+
+
+CASES: list[tuple[nn.Module, Any, MaskSource]] = [
+    (Mean(), plain, MaskSource(token=0)),
+    (Mean(padding=3, padding_idx=3), plain, MaskSource(token=3)),
+    (Attention(), plain, MaskSource(token=0)),
+    (Recurrent(), plain, MaskSource(token=0)),
+    (Windows(), plain, MaskSource(token=0)),
+    (WithMask(), lambda x: {"words": x, "mask": (x != 0).long()}, MaskSource("mask")),
+    (WithMask(), lambda x: {"words": x, "mask": (x != 0).float(), "kinds": x % 2}, MaskSource("mask")),
+    (WithMask(), lambda x: {"words": torch.sin(x[:, :, None] + torch.arange(8.0)), "mask": x != 0}, MaskSource("mask")),
+    (WithPadding(), lambda x: {"words": x, "is_empty": x == 0}, MaskSource("is_empty", marks_padding=True)),
+]
+
+
+@pytest.mark.parametrize(("model", "inputs", "source"), CASES, ids=lambda x: type(x).__name__)
+@pytest.mark.parametrize("by_position", [False, True])
+def test_what_a_model_leaves_out_does_not_change_its_scores(
+    model: nn.Module, inputs: Any, source: MaskSource, *, by_position: bool, tmp_path: Path
+) -> None:
+    def batch(*args: int, **kwargs: int) -> Any:
+        given = inputs(words(*args, padding=source.token or 0, **kwargs))
+        return tuple(given.values()) if by_position else given
+
+    def call(guard: pnml.Guard, given: Any) -> Tensor:
+        result = guard(*given) if by_position else guard(**given)
+        regret: Tensor = result.regret
+        return regret
+
+    def as_inputs(given: Any) -> Any:
+        return given
+
+    guard = pnml.guard(model.eval(), inputs=as_inputs).fit([batch(60, n, after=n) for n in range(4)], progress=False)
+    assert guard.mask_source == source
+    assert guard.layers
+    found, expected = call(guard, batch(7, 9, after=12)), call(guard, batch(7, 9))
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-6)
+    guard.save(tmp_path / "guard.safetensors")
+    again = pnml.guard(model, inputs=as_inputs).load(tmp_path / "guard.safetensors")
+    call(again, batch(2, 5, length=4))  # by which it is found again
+    assert again.mask_source == source
+    torch.testing.assert_close(call(again, batch(7, 9, after=12)), expected, rtol=1e-3, atol=1e-6)
+
+
+def test_convolutions_of_words_are_watched_where_no_padding_is_in_their_reach() -> None:
+    guard = pnml.guard(Windows().eval()).fit([words(60, n, after=n) for n in range(4)], progress=False)
+    assert guard.found_layers is not None
+    assert {layer.reach for layer in guard.found_layers} >= {1, 2, 3}
+
+
+def test_padding_is_not_learnt_where_every_word_has_an_answer() -> None:
+    guard = pnml.guard(EveryWord().eval(), layers="last").fit([words(30, n, after=n) for n in range(4)], progress=False)
+    assert guard.mask_source == MaskSource(token=0)
+    assert guard.fitted().correlation.count == 4 * 30 * 9
+
+
+class LastStep(Mean):
+    """Sees padding: a recurrent network that takes its last step, whatever that is."""
+
+    def __init__(self) -> None:
+        super().__init__(padding_idx=0)
+        self.steps = nn.GRU(8, 8, batch_first=True)
+
+    def forward(self, words: Tensor, kinds: Tensor | None = None) -> Tensor:
+        x = self.embed(words) if kinds is None else self.embed(words) + kinds[:, :, None]
+        logits: Tensor = self.head(self.steps(x)[0][:, -1])
+        return logits
+
+
+class Table(nn.Module):
+    """Takes columns of categories, always as many."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.head = nn.Embedding(WORDS, 4), nn.Linear(9 * 4, CLASSES)
+
+    def forward(self, columns: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.embed(columns).flatten(1))
+        return logits
+
+
+@pytest.mark.parametrize(
+    ("model", "args"),
+    [
+        (LastStep(), (words(5),)),
+        (LastStep(), (words(5), words(5) % 2)),
+        (Table(), (words(5),)),
+        (nn.Linear(4, CLASSES), (rows(5, 4),)),
+        (nn.Flatten(), (images(5),)),
+        (Mean(), (words(5)[:0],)),
+        (Mean(), ()),
+    ],
+)
+def test_nothing_is_found_where_nothing_is_left_out(model: nn.Module, args: tuple[Any, ...]) -> None:
+    assert find_mask_source(model.eval(), args, {}, logits_of) is None
+
+
+def test_lack_of_memory_is_no_answer() -> None:
+    class Full(Mean):
+        def forward(self, words: Tensor) -> Tensor:
+            raise torch.OutOfMemoryError
+
+    with pytest.raises(torch.OutOfMemoryError):
+        find_mask_source(Full(), (words(5),), {}, logits_of)
