@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +13,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 import pnml
 from pnml.pytorch.head import logits_of
 from pnml.pytorch.mask_search import find_mask_source
-from pnml.pytorch.token_mask import MaskSource
+from pnml.pytorch.token_mask import MaskSource, declared_padding
 
 from .networks import CLASSES, images, rows, seeded
 
@@ -174,8 +175,8 @@ def test_padding_is_not_learnt_where_every_word_has_an_answer() -> None:
 class LastStep(Mean):
     """Sees padding: a recurrent network that takes its last step, whatever that is."""
 
-    def __init__(self) -> None:
-        super().__init__(padding_idx=0)
+    def __init__(self, padding_idx: int | None = None) -> None:
+        super().__init__(padding_idx=padding_idx)
         self.steps = nn.GRU(8, 8, batch_first=True)
 
     def forward(self, words: Tensor, kinds: Tensor | None = None) -> Tensor:
@@ -210,6 +211,26 @@ class Table(nn.Module):
 )
 def test_nothing_is_found_where_nothing_is_left_out(model: nn.Module, args: tuple[Any, ...]) -> None:
     assert find_mask_source(model.eval(), args, {}, logits_of) is None
+
+
+def test_declared_padding_is_left_out_of_layers_even_where_the_model_sees_it() -> None:
+    guard = pnml.guard(LastStep(padding_idx=3).eval())
+    guard.fit([words(60, n, after=n, padding=3) for n in range(4)], progress=False)
+    assert guard.mask_source == MaskSource(token=3)
+    assert guard.layers
+    with torch.no_grad():
+        short, padded = (guard.run((words(7, 9, after=n, padding=3),), {}) for n in (0, 12))
+    for x, y in zip(short.features, padded.features, strict=True):
+        torch.testing.assert_close(x, y, rtol=1e-4, atol=1e-6)
+
+
+def test_padding_is_declared_by_the_configuration_or_by_embeddings_that_agree() -> None:
+    model = nn.Sequential(nn.Embedding(9, 2, padding_idx=3), nn.Embedding(9, 2), nn.Embedding(9, 2, padding_idx=3))
+    assert declared_padding(model) == 3
+    model.append(nn.Embedding(9, 2, padding_idx=0))
+    assert declared_padding(model) is None
+    model.config = SimpleNamespace(pad_token_id=5)  # type: ignore[assignment]
+    assert declared_padding(model) == 5
 
 
 def test_lack_of_memory_is_no_answer() -> None:

@@ -199,3 +199,11 @@ def test_steps_as_many_as_the_longest_sample_has() -> None:
     assert torch.equal(found, mask[:, :3])
     assert torch.equal(longer, torch.cat([mask, torch.zeros(2, 1, dtype=torch.bool)], dim=1)), "padding of the model"
     assert mask_of_length(nn.Identity(), mask, 2) is None
+
+
+def test_windows_count_where_no_padding_is_in_their_reach_and_every_sample_has_one() -> None:
+    mask = torch.tensor([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0], [0, 0, 1, 1, 1]]).bool()
+    found = mask_of_length(nn.Identity(), mask, 3, reach=2)
+    assert found is not None
+    assert found.tolist() == [[True, True, False], [True, False, False], [False, False, True]]
+    assert mask_of_length(nn.Identity(), mask, 4, reach=2) is None

@@ -1,8 +1,8 @@
 """Find out from a model itself which tokens it leaves out, where no name of an argument tells.
 
 Models of one's own call their mask what they like, mark tokens that count by True or by False, or compare the tokens
-with the one that stands for padding. So the model is asked: tokens that it leaves out may be others, or may be missing,
-and its answers stay the same.
+with the one that stands for padding. If it is not declared which one that is, the model is asked: tokens that it leaves
+out may be others, or may be missing, and its answers stay the same.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from pnml.pytorch.call_inputs import few_samples
 from pnml.pytorch.head import eager, unfused_attention
-from pnml.pytorch.token_mask import MaskSource, named_arguments, token_mask, tokens_of
+from pnml.pytorch.token_mask import MaskSource, declared_padding, named_arguments, token_mask, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,7 +39,10 @@ def find_mask_source(
     if first is None or first.ndim not in {2, 3} or not first.numel() or token_mask(model, args, kwargs) is not None:
         return None
     asked = _Asked(model, *few_samples(args, kwargs), logits)
-    return next((source for source in (*_masks(asked), *_padding_tokens(asked)) if asked.confirms(source)), None)
+    known = None if tokens_of(asked.given) is None else declared_padding(model)
+    tokens = [MaskSource(token=0)] if tokens_of(asked.given) is not None and known is None else []
+    found = next((source for source in (*_masks(asked), *tokens) if asked.confirms(source)), None)
+    return found if found is not None or known is None else MaskSource(token=known)
 
 
 def _masks(asked: _Asked) -> Iterator[MaskSource]:
@@ -48,15 +51,6 @@ def _masks(asked: _Asked) -> Iterator[MaskSource]:
         fits = name != asked.first and isinstance(x, Tensor) and x.shape == asked.shape
         if fits and bool(((x == 0) | (x == 1)).all()):
             yield from (MaskSource(name, marks_padding) for marks_padding in (False, True))
-
-
-def _padding_tokens(asked: _Asked) -> Iterator[MaskSource]:
-    """Yield tokens that may stand for padding: those that the model or its embeddings know as such, and 0."""
-    if tokens_of(asked.given) is None:
-        return
-    known = [getattr(getattr(asked.model, "config", None), "pad_token_id", None)]
-    known += [module.padding_idx for module in asked.model.modules() if isinstance(module, nn.Embedding)]
-    yield from (MaskSource(token=token) for token in dict.fromkeys([*known, 0]) if isinstance(token, int))
 
 
 class _Asked:

@@ -25,12 +25,13 @@ def mask_of_length(model: nn.Module, mask: Tensor | None, length: int, reach: in
         model: the classifier, or a module around it.
         mask: which of the tokens count that the model was given, (n, T), padding last.
         length: how many tokens a layer puts out.
-        reach: how many tokens further each of them reaches, as in a convolution; it counts where all of these do.
+        reach: how many tokens further each of them reaches, as in a convolution. It counts where all of these do; of a
+            sample with fewer tokens the first one counts.
     """
     if mask is None or mask.shape[1] == length:
         return mask
     if reach:
-        return mask.unfold(1, reach + 1, 1).all(dim=2) if mask.shape[1] == length + reach else None
+        return _in_reach(mask, reach) if mask.shape[1] == length + reach else None
     if mask.shape[1] < length:
         return functional.pad(mask, [0, length - mask.shape[1]])
     if int(mask.sum(dim=1).max()) == length and not bool(mask[:, length:].any()):
@@ -39,6 +40,15 @@ def mask_of_length(model: nn.Module, mask: Tensor | None, length: int, reach: in
     if kept is None or int(kept[0]) != length:
         return None
     return torch.arange(length, device=mask.device) < kept[1:, None]
+
+
+def _in_reach(mask: Tensor, reach: int) -> Tensor:
+    """Return which windows of tokens have no padding in them, or else the first one, shape (n, T - reach)."""
+    length = mask.shape[1] - reach
+    whole = mask[:, :length]
+    for step in range(1, reach + 1):
+        whole = whole & mask[:, step : step + length]
+    return torch.cat([whole[:, :1] | ~whole.any(dim=1, keepdim=True), whole[:, 1:]], dim=1)
 
 
 def _frames(model: nn.Module, lengths: Tensor) -> Tensor | None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from pnml.pytorch.calls import call_tree
 from pnml.pytorch.pooling import join
 from pnml.pytorch.recording import record_layers
-from pnml.pytorch.token_mask import MASKS, is_lengths, token_mask
+from pnml.pytorch.token_mask import MASKS, declared_padding, is_lengths, token_mask
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -131,8 +131,8 @@ class _Probe:
             return int(self.source.marks_padding)
         if self.source is not None and self.source.token is not None and not x.is_floating_point():
             return self.source.token
-        token = getattr(getattr(self.model, "config", None), "pad_token_id", None)
-        return token if name == "input_ids" and token is not None else 0
+        token = declared_padding(self.model) if name == "input_ids" else None
+        return 0 if token is None else token
 
     def _rows(
         self, heads: Sequence[str], layers: Sequence[Layer], *, is_cut: bool

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from inspect import signature
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
-
-if TYPE_CHECKING:
-    from torch import nn
+from torch import Tensor, nn
 
 MASKS = {
     "attention_mask": False,
@@ -79,6 +76,19 @@ def tokens_of(given: dict[str, Any]) -> Tensor | None:
     first = next((x for x in given.values() if isinstance(x, Tensor) and x.ndim), None)
     whole = first is not None and first.dtype in {torch.int64, torch.int32}
     return first if whole and first is not None and first.ndim == 2 else None
+
+
+def declared_padding(model: nn.Module) -> int | None:
+    """Return which token stands for padding by a model's configuration or its embeddings, None where they do not agree.
+
+    >>> declared_padding(nn.Sequential(nn.Embedding(9, 2, padding_idx=3)))
+    3
+    """
+    token = getattr(getattr(model, "config", None), "pad_token_id", None)
+    if isinstance(token, int):
+        return token
+    declared = {module.padding_idx for module in model.modules() if isinstance(module, nn.Embedding)} - {None}
+    return declared.pop() if len(declared) == 1 else None
 
 
 def is_lengths(name: str, value: Any) -> bool:
