@@ -1,8 +1,8 @@
 """Score the networks of deep-regret.md: ``python research/deep_regret.py NETWORKS --out OUT``.
 
-Networks are files that ``deep_networks.py`` wrote, or names of the zoo with their training set
-(``densenet-bc-100_cifar10``). One JSON file is written for each; together they are "networks" of deep-regret.json, from
-which ``deep_tables.py`` writes the tables.
+Networks are files that ``deep_networks.py`` wrote, folders that ``strangers.py`` wrote, or names of the zoo with their
+training set (``densenet-bc-100_cifar10``). One JSON file is written for each; together they are "networks" of
+deep-regret.json, from which ``deep_tables.py`` writes the tables.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+import strangers
 import torch
 from deep_networks import read
 from peers import PEERS, Known, Rows, several_layers
@@ -26,6 +27,8 @@ from pnml.bench.model_under_test import full_precision
 from pnml.metrics import evaluate
 
 if TYPE_CHECKING:
+    from strangers import Stranger
+
     from pnml.bench.zoo import Network
     from pnml.pytorch.guard import Guard
 
@@ -41,9 +44,12 @@ def ood_sets(ind: str) -> dict[str, str]:
     return near | dict.fromkeys((*others, *FAR), "far")
 
 
-def open_network(name: str, device: torch.device) -> tuple[Network, str]:
-    """Return a network of ``deep_networks.py`` or of the zoo, and the name of its training set."""
+def open_network(name: str, device: torch.device) -> tuple[Network | Stranger, str]:
+    """Return a network of ``deep_networks.py``, of ``strangers.py`` or of the zoo, and the name of its training set."""
     path = Path(name)
+    if path.is_dir():
+        stranger, ind = strangers.read(path)
+        return stranger.to(device).eval(), ind
     network = read(path) if path.stem.count("_") == 2 else zoo.load(name)  # the former have a seed
     return network.to(device).eval(), path.stem.split("_")[1]
 
