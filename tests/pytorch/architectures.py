@@ -270,6 +270,66 @@ class ConvolvedPixels(nn.Module):
         return found
 
 
+class Scale(nn.Module):
+    """A factor for every channel in the last axis: it does not say how many there are."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.factor = nn.Parameter(torch.rand(width) + 0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.factor
+
+
+class OwnNorm(nn.LayerNorm):
+    """A normalisation of the last axis with a ``forward`` of its own."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x)
+
+
+class GatedPixels(nn.Module):
+    """A block on pixels (n, H, W, C) with a convolution inside, and a scale at its end."""
+
+    def __init__(self, width: int, scale: nn.Module) -> None:
+        super().__init__()
+        self.norm, self.down, self.scale = OwnNorm(width), nn.Linear(width, width), scale
+        self.conv = nn.Conv2d(width, width, 3, padding=1, groups=width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = self.conv(self.norm(x).permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+        found: Tensor = x + self.scale(self.down(functional.gelu(inner)))
+        return found
+
+
+class PixelsAmidst(nn.Module):
+    """A block on tokens (n, T, C) that convolves them as pixels between two linear layers."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+        self.conv = nn.Conv2d(2 * width, 2 * width, 3, padding=1, groups=2 * width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = self.conv(self.up(x).transpose(1, 2)[..., None])
+        found: Tensor = x + self.down(functional.gelu(inner.flatten(2).transpose(1, 2)))
+        return found
+
+
+class Lighted(nn.Module):
+    """A block on pictures (n, C, H, W) that ends in a factor for every pixel, from a linear layer of one feature."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.up, self.down = nn.Conv2d(WIDTH, WIDTH, 3, padding=1), nn.Linear(1, 4), nn.Linear(4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.conv(x)
+        light = self.down(self.up(x.mean(dim=1).flatten(1)[..., None]).tanh())
+        found: Tensor = x * torch.sigmoid(light).reshape(len(x), 1, *x.shape[2:])
+        return found
+
+
 class SizedNorm(nn.Module):
     """A normalisation that says its size as a number, not as a shape."""
 
@@ -435,6 +495,22 @@ def cases() -> dict[str, Case]:
         ),
         "bert": (bert(), (), last, {"input_ids": torch.randint(0, 50, (9, 10), generator=seeded())}),
         "vit": (vit(), picture, {3: (0, 2), 4: (0, 1)}),
+        "scaled pixels, channels last": (
+            MeanOfTokens(nn.Linear(3, WIDTH), *(GatedPixels(WIDTH, Scale(WIDTH)) for _ in range(10)), width=WIDTH),
+            (images(9).permute(0, 2, 3, 1),),
+            last,
+        ),
+        "as many pixels as channels, channels last": (
+            MeanOfTokens(nn.Linear(3, 8), *(GatedPixels(8, OwnNorm(8)) for _ in range(10))),
+            (images(9).permute(0, 2, 3, 1),),
+            last,
+        ),
+        "as many convolved tokens as channels": (
+            MeanOfTokens(nn.Linear(5, 7), *(PixelsAmidst(7) for _ in range(10)), width=7),
+            sequence,
+            last,
+        ),
+        "a factor for every pixel": (Images(*(Lighted() for _ in range(10))), picture, {4: (0, 1), "stem": (0, 1)}),
     }
     every = {name: Case(*parts, *([{}] if len(parts) == 3 else [])) for name, parts in found.items()}
     for case in every.values():

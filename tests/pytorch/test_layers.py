@@ -15,7 +15,7 @@ from pnml.pytorch.layers import COUNT, Layer, LayersNotFoundError, find_layers
 from pnml.pytorch.pooling import join, pool
 from pnml.pytorch.recording import record_layers
 
-from .architectures import Case, Images, InAndOut, Repeated, Residual, cases, sequences
+from .architectures import Case, Images, InAndOut, MeanOfTokens, Repeated, Residual, Scale, cases, sequences
 from .networks import CNN, images, seeded
 
 Matrix = np.ndarray[Any, Any]
@@ -111,6 +111,45 @@ def test_of_several_tensors_the_one_with_an_entry_per_sample_is_taken() -> None:
     blocks = [layer for layer in layers if layer.name.startswith("blocks.")]
     assert len(blocks) >= COUNT - 1
     assert {(layer.entry, layer.channel_axis) for layer in blocks} == {(1, 2)}
+
+
+def test_named_layers_have_the_axes_of_those_that_are_chosen() -> None:
+    case = CASES["as many pixels as channels, channels last"]
+    chosen = find_layers(case.model, case.args, head="head")
+    assert find_layers(case.model, case.args, head="head", named=[str(layer) for layer in chosen]) == chosen
+
+
+def test_axes_are_found_where_the_model_fails_on_other_numbers() -> None:
+    class Careful(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            if float(x.detach().abs().max()) > 1:
+                raise ValueError("expected numbers up to 1")
+            return x * torch.ones(8)
+
+    scale = Scale(8)
+    with torch.no_grad():
+        scale.factor.fill_(1.0)
+    model = MeanOfTokens(nn.Linear(3, 8), nn.Sequential(nn.Tanh(), scale, Careful())).eval()
+    layers = find_layers(model, (images(9).permute(0, 2, 3, 1),), head="head")
+    assert [str(layer) for layer in layers][-1].startswith("blocks.1")
+
+
+def test_the_embedding_is_no_layer_whatever_axes_of_one_entry_it_has() -> None:
+    class Views(nn.Module):
+        """Two views of a sample as channels of one convolution, which joins them."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.join = nn.Linear(8, 6), nn.Conv1d(2, 1, 1)
+            self.head = nn.Linear(6, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            both = torch.stack([self.body(x), self.body(x).tanh()], dim=1)
+            logits: Tensor = self.head(self.join(both).squeeze(dim=1))
+            return logits
+
+    layers = find_layers(Views().eval(), (torch.randn(9, 8, generator=seeded()),), head="head")
+    assert {layer.name for layer in layers} == {"body"}
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])

@@ -71,6 +71,29 @@ def test_a_sum_of_logits_is_one_linear_layer_on_joined_embeddings(
     assert f"head {NAMES} (added up)" in repr(guard)
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_sum_is_found_in_a_batch_of_few_samples(count: int) -> None:
+    found = find_head(Ensemble(lambda z: z.mean(dim=0), classes=8).eval(), (rows(count),))
+    assert (found.name, found.notes) == (NAMES, ("added up",))
+
+
+def test_one_sample_with_too_few_classes_is_too_little_to_see_a_sum() -> None:
+    with pytest.raises(HeadNotFoundError, match="the batch has one sample, which may be too little"):
+        find_head(Ensemble(lambda z: z.mean(dim=0)).eval(), (rows(1),))
+
+
+@pytest.mark.parametrize("spread", [0.1, 0.03, 0.01])
+def test_a_sum_is_not_taken_for_one_shifted_layer_where_samples_differ_little(spread: float) -> None:
+    """In half precision a little more or less of the other members looks like rounding."""
+    model = Ensemble(lambda z: z.mean(dim=0)).eval().bfloat16()
+    batch = (rows(1) + spread * rows(9, seed=1)).bfloat16()
+    try:
+        found = find_head(model, (batch,))
+    except HeadNotFoundError:
+        return  # nothing is said, so nothing is wrong
+    assert found.name == NAMES
+
+
 def test_layers_of_all_members_are_watched_and_what_holds_a_head_is_not() -> None:
     guard = pnml.guard(Ensemble(lambda z: z.mean(dim=0)).eval()).fit([rows(100)], progress=False)
     assert guard.layers == ("networks.0.0.0", "networks.1.0.0", "networks.2.0.0")

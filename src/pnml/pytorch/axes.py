@@ -55,7 +55,35 @@ def take_entries(node: Node, samples: int) -> None:
 def axes_of(node: Node, counts: Counts) -> tuple[int, int]:
     """Return the axes of the samples and of the channels in the output of a call."""
     batch = _batch_axis(node, counts.samples)
+    if node.channel_axis is not None:
+        return batch, node.channel_axis
     return batch, _channel_axis(node, batch, counts.tokens)
+
+
+def is_sure(node: Node, counts: Counts) -> bool:
+    """Return whether sizes and classes alone tell which axis of an output holds the channels."""
+    output, source = _output(node), node.source
+    if output.ndim == 2 or _batch_axis(node, counts.samples):
+        return True
+    if output.ndim == 3 and counts.tokens is not None:
+        return (output.shape[1] == counts.tokens) != (output.shape[2] == counts.tokens)
+    if source is None or source.output is None or source.output.shape != output.shape:
+        return False
+    axis = channels_of_leaf(source)
+    return axis is not None and list(output.shape[1:]).count(output.shape[axis]) == 1
+
+
+def channels_of_leaf(leaf: Node) -> int | None:
+    """Return the axis of the channels in the output of a module without parts, by its class or its size."""
+    output, width = leaf.output, _width(leaf.module)
+    if output is None:
+        return None
+    if isinstance(leaf.module, _CHANNELS_FIRST):
+        return 1
+    if type(leaf.module).forward in _PLAIN_LAST:
+        return output.ndim - 1
+    fitting = [axis for axis in range(1, output.ndim) if output.shape[axis] == width]
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def _batch_axis(node: Node, samples: int) -> int:

@@ -25,7 +25,8 @@ class Node:
 
     ``source`` is the last call of a module with parameters and without parts before it returned, which may be itself.
     What holds a head has no output: that is made of logits. ``others`` are what a module returns beside its output, and
-    ``entry`` is the place of the output among all of them.
+    ``entry`` is the place of the output among all of them. ``previous`` is the source before this call, and
+    ``channel_axis`` the axis of the channels in the output, where it is known.
     """
 
     name: str
@@ -38,6 +39,8 @@ class Node:
     others: list[Tensor | None] = field(default_factory=list)
     entry: int = 0
     source: Node | None = None
+    previous: Node | None = None
+    channel_axis: int | None = None
     holds_head: bool = False
     children: list[Node] = field(default_factory=list)
 
@@ -108,7 +111,7 @@ class _CallTree:
         node = self._stack.pop()
         if not node.children and next(module.parameters(), None) is not None:
             self.depth += 1
-            self._source = node
+            node.previous, self._source = self._source, node
         node.end, node.source = self.depth, self._source
         if not node.holds_head:
             node.output, node.others = first_tensor(output), [first_tensor(part) for part in _entries(output)[1:]]

@@ -172,6 +172,8 @@ class _Finder:
             answers = [self.passes.run_replaced(name, row) for row in (torch.zeros_like(ramp), ramp)]
             if any(by_place(answer, module).shape[-1] != width for answer in answers):
                 continue
+            if not self._is_all_that_counts(name, ramp, answers[1]):
+                continue
             first, second = (by_place(answer, module).reshape(-1, width)[0].cpu().double() for answer in answers)
             for function in _FUNCTIONS:
                 found = scale_and_shift(function, first, second, ramp.cpu().double())
@@ -180,6 +182,17 @@ class _Finder:
                 if matches and matches[0].ending.function == function:
                     yield from matches
                     return
+
+    def _is_all_that_counts(self, name: str, row: Tensor, answer: Tensor) -> bool:
+        """Return whether a model answers the same to all samples if a module puts out the same row for them.
+
+        It does not where other layers add to the answer. A single sample is compared with its mirror image.
+        """
+        answers = [answer] if len(answer) > 1 else [answer, self.passes.mirrored().run_replaced(name, row)]
+        rows = torch.cat([by_place(part, self.modules[name]).flatten(0, -2) for part in answers]).cpu().double()
+        rows = rows[rows.isfinite().all(dim=1)]
+        slack = 8 * torch.finfo(torch.float32).eps * rows.abs().max() if len(rows) else 0.0
+        return bool(((rows - rows[:1]).abs() <= slack).all())
 
     def _of_any_module(self, seen: Pass) -> Iterator[_Match]:
         """Yield the smallest module that the answer follows from and that is affine, whatever its class."""

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from pnml.pytorch.axes import Counts, axes_of, has_samples, take_entries
+from pnml.pytorch.axes import Counts, axes_of, has_samples, is_sure, take_entries
 from pnml.pytorch.call_inputs import few_samples
 from pnml.pytorch.calls import Node, call_tree
+from pnml.pytorch.channel_probe import probe_channels
 from pnml.pytorch.masks import mask_of_length
 from pnml.pytorch.padding import which_see_padding
 from pnml.pytorch.token_mask import token_mask
@@ -176,7 +177,9 @@ def find_layers(
     counts = _counts(token_mask(model, args, kwargs or {}, source), model, args, kwargs or {}, entered[0].shape[0])
     take_entries(root, counts.samples)
     if named is not None:
-        return tuple(_named(root, name, counts, width) for name, width in zip_longest(named, widths))
+        nodes = [_named(root, name, counts) for name in named]
+        probe_channels(model, args, kwargs or {}, [node for node in nodes if not is_sure(node, counts)])
+        return tuple(_of_width(node, counts, width) for node, width in zip_longest(nodes, widths))
     total = root.end
     blocks = [node for node in _blocks(root, total / COUNT) if _is_usable(node, counts, entered)]
     found = [_layer(node, counts) for node in blocks]
@@ -192,7 +195,9 @@ def find_layers(
         left = [depth for depth in by_depth if depth not in chosen]
         if left:
             chosen.add(min(left, key=lambda depth: abs(depth - step * total / COUNT)))
-    return tuple(_layer(by_depth[depth], counts) for depth in sorted(chosen))
+    taken = [by_depth[depth] for depth in sorted(chosen)]
+    probe_channels(model, args, kwargs or {}, [node for node in taken if not is_sure(node, counts)])
+    return tuple(_layer(node, counts) for node in taken)
 
 
 def _blocks(node: Node, deepest: float) -> Iterator[Node]:
@@ -215,15 +220,20 @@ def _is_usable(node: Node, counts: Counts, entered: Sequence[Tensor]) -> bool:
         return False
     if node.end == 0 or isinstance(node.module, (nn.Flatten, nn.Identity)):
         return False
-    for embeddings in entered:
-        one_place = output.shape[:2] == embeddings.shape and output.numel() == embeddings.numel()
-        if one_place and torch.equal(output.reshape(embeddings.shape), embeddings):
-            return False
+    if any(_is_embedding(output, embeddings) for embeddings in entered):
+        return False
     layer = _layer(node, counts)
     return output.shape[layer.channel_axis] * (1 + layer.has_places) <= _WIDEST
 
 
-def _named(root: Node, name: str, counts: Counts, width: int | None) -> Layer:
+def _is_embedding(output: Tensor, embeddings: Tensor) -> bool:
+    """Return whether an output is the embeddings (n, M), with any axes of one entry beside theirs."""
+    if embeddings.ndim != 2 or output.numel() != embeddings.numel() or len(output) != len(embeddings):
+        return False
+    return embeddings.shape[1] in output.shape and torch.equal(output.reshape(embeddings.shape), embeddings)
+
+
+def _named(root: Node, name: str, counts: Counts) -> Node:
     nodes, found = [root], []
     for node in nodes:  # which grows on the way
         nodes.extend(node.children)
@@ -237,8 +247,14 @@ def _named(root: Node, name: str, counts: Counts, width: int | None) -> Layer:
     output = found[0].output
     if output is None or not has_samples(output, counts.samples):
         raise LayersNotFoundError(f"the output of {name!r} does not have one entry per sample: take another layer")
-    layer = _layer(found[0], counts)
-    several = 2 * output.shape[layer.channel_axis]
+    return found[0]
+
+
+def _of_width(node: Node, counts: Counts, width: int | None) -> Layer:
+    """Return the layer of a call, with places or without by the number of its features, where that is known."""
+    layer = _layer(node, counts)
+    assert node.output is not None  # noqa: S101 - usable
+    several = 2 * node.output.shape[layer.channel_axis]
     return layer if width not in {several, several // 2} else layer._replace(has_places=width == several)
 
 

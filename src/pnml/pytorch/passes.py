@@ -69,6 +69,14 @@ class Passes:
         with _replaced_output(self.modules[name], row):
             return self._answer()
 
+    def mirrored(self) -> Passes:
+        """Return the same with other samples: the first argument that has two or more axes, its last one reversed."""
+        given = [*self.args, *self.kwargs.values()]
+        first = next((x for x in given if isinstance(x, Tensor) and x.ndim > 1), None)
+        args = tuple(x.flip(-1) if x is first and x is not None else x for x in self.args)
+        kwargs = {name: x.flip(-1) if x is first and x is not None else x for name, x in self.kwargs.items()}
+        return Passes(self.model, args, kwargs, self.logits, self.source)
+
     def _answer(self) -> Tensor:
         with unfused_attention():
             return self.logits(eager(self.model)(*self.args, **self.kwargs))

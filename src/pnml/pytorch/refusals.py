@@ -79,6 +79,8 @@ def diagnosis(
     trouble = "no linear layer has" if named is None else f"{named!r} does not have"
     if any(hasattr(module, "_orig_mod") or module._compiled_call_impl is not None for module in modules.values()):  # noqa: SLF001
         trouble = f"a head inside a compiled part of the model is not seen, and {trouble}"
+    if len(seen.answer) == 1:
+        trouble = f"the batch has one sample, which may be too little to see how an answer is made, and {trouble}"
     return refusal(trouble, seen.answer, modules)
 
 
