@@ -1,7 +1,7 @@
 """Score the networks of deep-regret.md: ``python research/deep_regret.py NETWORKS --out OUT``.
 
-Networks are files that ``deep_networks.py`` wrote, folders that ``strangers.py`` wrote, or names of the zoo with their
-training set (``densenet-bc-100_cifar10``). One JSON file is written for each; together they are "networks" of
+Networks are files that ``deep_networks.py`` or ``strangers.py`` wrote, or names of the zoo with their training set
+(``densenet-bc-100_cifar10``). One JSON file is written for each; together they are "networks" of
 deep-regret.json, from which ``deep_tables.py`` writes the tables.
 """
 
@@ -47,7 +47,7 @@ def ood_sets(ind: str) -> dict[str, str]:
 def open_network(name: str, device: torch.device) -> tuple[Network | Stranger, str]:
     """Return a network of ``deep_networks.py``, of ``strangers.py`` or of the zoo, and the name of its training set."""
     path = Path(name)
-    if path.is_dir():
+    if strangers.is_stranger(path):
         stranger, ind = strangers.read(path)
         return stranger.to(device).eval(), ind
     network = read(path) if path.stem.count("_") == 2 else zoo.load(name)  # the former have a seed
@@ -117,7 +117,7 @@ def measure(name: str, device: torch.device, limit: int | None, ood_limit: int |
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("networks", nargs="+", help="files of deep_networks.py, or names of the zoo")
+    parser.add_argument("networks", nargs="+", help="files of deep_networks.py or strangers.py, or names of the zoo")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--limit", type=int, help="at most this many images of each set, for a try")
     parser.add_argument("--commit", help="of the code, where it runs without its repository")
