@@ -24,7 +24,8 @@ STUDY = "peers-2026-11"
 """Today's default beside its peers, on the paper's networks and on those trained anew."""
 
 OURS = ("pnml", "pnml-last", "pnml-paper", "pnml-published")
-SECOND = Path(__file__).parent.parent / "research" / "deep-regret.json"
+RESEARCH = Path(__file__).parent.parent / "research"
+SECOND, STRANGERS = RESEARCH / "deep-regret.json", RESEARCH / "strangers.json"
 NOT_YET = "*Not measured yet: `benchmarks/paper.py` measures it.*"
 Network = dict[str, Any]
 
@@ -124,19 +125,28 @@ def second() -> dict[str, list[Network]]:
 def second_words() -> str:
     """Return the mean of the networks that were trained to test the default, and what it is above."""
     trained = {name: runs for name, runs in second().items() if not name.startswith("densenet-bc-100")}
-    methods = next(iter(trained.values()))[0]["auroc_tnr"]
-    means = {method: [_auroc(runs, method) for runs in trained.values()] for method in methods}
+    return fill(f"Tested once on {len(trained)} networks trained for that, three seeds each: {_lead_words(trained)}", 120)
+
+
+def stranger_words() -> str:
+    """Return the mean of the networks that others trained, and what it is above."""
+    found = {run["network"]: [run] for run in json.loads(STRANGERS.read_text(encoding="utf-8"))}
+    return fill(f"Tested again on {len(found)} networks that others trained and published: {_lead_words(found)}", 120)
+
+
+def _lead_words(networks: dict[str, list[Network]]) -> str:
+    methods = next(iter(networks.values()))[0]["auroc_tnr"]
+    means = {method: [_auroc(runs, method) for runs in networks.values()] for method in methods}
     peers = [method for method in methods if method not in OURS]
     single = max((one for one in peers if one not in LAYER_PEERS), key=lambda one: fmean(means[one]))
     layers = max((one for one in peers if one in LAYER_PEERS), key=lambda one: fmean(means[one]))
     ahead = {one: [a - b for a, b in zip(means["pnml"], means[one], strict=True)] for one in (single, layers)}
     above, beside = (_lead(ahead[one]) for one in (single, layers))
-    text = (
-        f"Tested once on {len(trained)} networks trained for that, three seeds each: the mean AUROC over near and far "
-        f"sets is {_mean(means['pnml'])} (± standard error over networks). That is {above} the best peer that sees "
-        f"embeddings alone, {single}, and {beside} the best that sees the same layers, {layers}."
+    return (
+        f"the mean AUROC over near and far sets is {_mean(means['pnml'])} (± standard error over networks). That is "
+        f"{above} the best peer that sees embeddings alone, {single}, and {beside} the best that sees the same layers, "
+        f"{layers}."
     )
-    return fill(text, 120)
 
 
 def second_table() -> str:

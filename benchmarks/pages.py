@@ -55,6 +55,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "boards-words": lambda: page_boards.words(results()),
     "near-far": lambda: page_boards.near_and_far(results()),
     "second-words": page_boards.second_words,
+    "stranger-words": page_boards.stranger_words,
     "second-table": page_boards.second_table,
     "second-weak": page_boards.second_weak,
     "photographs-summary": lambda: page_photographs.summary(results()),
