@@ -125,7 +125,9 @@ def second() -> dict[str, list[Network]]:
 def second_words() -> str:
     """Return the mean of the networks that were trained to test the default, and what it is above."""
     trained = {name: runs for name, runs in second().items() if not name.startswith("densenet-bc-100")}
-    return fill(f"Tested once on {len(trained)} networks trained for that, three seeds each: {_lead_words(trained)}", 120)
+    return fill(
+        f"Tested once on {len(trained)} networks trained for that, three seeds each: {_lead_words(trained)}", 120
+    )
 
 
 def stranger_words() -> str:

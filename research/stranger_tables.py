@@ -22,9 +22,7 @@ def main() -> None:
     print(f"near-OOD beside the better of MSP and Energy: {sum(behind.values()) / len(behind):+.2f} on average,")
     print(f"worst {min(behind.values()):+.2f} ({min(behind, key=lambda name: behind[name])})")
     methods = [method for method in networks[0]["auroc_tnr"] if method not in {"pnml", "pnml-last", "pnml-paper"}]
-    first = sum(
-        (mean(one, "pnml") or 0) > max(mean(one, method) or 0 for method in methods) for one in found.values()
-    )
+    first = sum((mean(one, "pnml") or 0) > max(mean(one, method) or 0 for method in methods) for one in found.values())
     print(f"first on {first} of {len(found)}")
 
 

@@ -85,7 +85,7 @@ class GuardGraph(nn.Module):
 
     def decide(self, args: tuple[Any, ...], kwargs: dict[str, Any], limit: Tensor | None) -> tuple[Tensor, ...]:
         """Run the model and its regret on a batch, with a threshold of the caller's: one, or one per class."""
-        found = self.guard.run(args, kwargs)
+        found = self.guard.run(args, kwargs, compiled=False)
         logits, embeddings, rows = found.logits, found.embeddings, found.rows.double()
         constants = tuple(getattr(self, name) for name in self.constant_names)
         terms = compute_terms(rows, constants, self.scoring, torch.finfo(embeddings.dtype).eps)

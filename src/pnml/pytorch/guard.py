@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from pnml.pytorch.batches import ChooseInputs
     from pnml.pytorch.fingerprint import Fingerprint
     from pnml.pytorch.last_layer import LastLayer
+
+_LOG = logging.getLogger(__name__)
 
 
 def guard(
@@ -191,6 +194,9 @@ class Guard(GuardedModel):
 
     def forward(self, *args: Any, **kwargs: Any) -> Result:
         """Run the model on what it takes, and return its logits with regrets, p-values and decisions."""
+        if torch.compiler.is_dynamo_compiling():  # torch.compile(guard) would cut the guard into many small pieces
+            whole: Callable[..., Result] = torch.compiler.disable(self._whole)  # type: ignore[no-untyped-call]
+            return whole(args, kwargs)
         detector = self.fitted()
         answers_every_place = self.found_head is not None and self.found_head.ending.reading == "every"
         if sample_count(args, kwargs) == 0 and not answers_every_place:
@@ -201,6 +207,12 @@ class Guard(GuardedModel):
             result = detector.of_rows(outputs.rows, outputs.logits)
             self._warn_if_changed(modules, stacklevel=5)  # now, while a GPU is at work
             return result if outputs.places is None else PlacedResult(result, outputs.places)
+
+    def _whole(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Result:
+        """Do what :meth:`forward` does, where ``torch.compile`` of the guard looks away."""
+        if self._compiler is None:
+            _LOG.info("torch.compile(guard) compiles nothing: guard.compile() compiles what the guard runs")
+        return self.forward(*args, **kwargs)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the detector to a safetensors file; the model is saved by you, as ever."""

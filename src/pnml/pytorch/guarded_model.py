@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from contextlib import contextmanager
 from itertools import chain
@@ -12,9 +13,10 @@ from torch import Tensor, nn
 
 from pnml.core.scaling import check_embedding_scale
 from pnml.pytorch.arguments import check_head, check_layers, check_model, check_task
+from pnml.pytorch.compiled import CompiledPass, EagerPass, lock_of
 from pnml.pytorch.finding import find_head
 from pnml.pytorch.given import GivenHead
-from pnml.pytorch.head import HeadWarning, eager, linear_layers, logits_of, unwrapped
+from pnml.pytorch.head import HeadWarning, is_compiled, linear_layers, logits_of, unwrapped
 from pnml.pytorch.last_layer import LastLayer, check_same_head, has_made_weights, has_own_weights, matching_layers
 from pnml.pytorch.layers import LayersNotFoundError, choose_layers, warn_of_fallback
 from pnml.pytorch.mask_search import find_mask_source
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from pnml.pytorch.layers import Layer
     from pnml.pytorch.pooling import Parts
     from pnml.pytorch.token_mask import MaskSource
+
+_LOG = logging.getLogger(__name__)
 
 
 class Outputs(NamedTuple):
@@ -104,6 +108,8 @@ class GuardedModel(nn.Module):
         self._wanted: str | tuple[str, ...] = layers or "last"
         self._logits, self._told, self._tree = logits, "", ModuleTree()
         self._found_places: tuple[list[nn.Module], tuple[Layer, ...], LayerPlaces] | None = None
+        self._compiler: Callable[..., Any] | None = None
+        self._compiled: CompiledPass | None = None
 
     @property
     def known_widths(self) -> tuple[int, ...]:
@@ -161,6 +167,8 @@ class GuardedModel(nn.Module):
 
     def _known_head(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, anew: bool = False) -> LastLayer:
         if self.found_head is None or anew:
+            if self._compiler is None and any(map(is_compiled, (self.model, self.plain_model))):
+                _LOG.info("the compiled model runs uncompiled in the guard: guard.compile() compiles it along with it")
             self.found_head = self.find_head(args, kwargs)
             self.head_name, told = self.found_head.name, self.found_head.warning
             if told is not None and told != self._told:
@@ -198,13 +206,21 @@ class GuardedModel(nn.Module):
             self._found_places = known
         return known[2]
 
-    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any], modules: list[nn.Module] | None = None) -> Outputs:
+    def run(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        modules: list[nn.Module] | None = None,
+        *,
+        compiled: bool = True,
+    ) -> Outputs:
         """Run the model; return its logits, the embeddings that entered its head, and the features of its layers.
 
         Args:
             args: the positional arguments of the model.
             kwargs: its keyword arguments.
             modules: what :meth:`eval_no_grad` has just yielded; without it the layers are looked for anew.
+            compiled: whether to run compiled code after :meth:`compile`, which cannot become part of another graph.
         """
         head = self._known_head(args, kwargs)
         if self._given is not None:
@@ -212,14 +228,34 @@ class GuardedModel(nn.Module):
             return Outputs(logits, embeddings, [], places)
         model, layers = self.plain_model, self._known_layers(args, kwargs)
         mask = token_mask(model, args, kwargs, self.mask_source) if layers or head.reads_mask else None
-        with head.recorded(model) as calls, self._places(model, layers, modules).recorded(mask) as pooled:
-            answer = self._logits(eager(model)(*args, **kwargs))
+        compiler = self._compiler if compiled else None
+        answer, calls, pooled = self._pass(model, head, layers, modules, compiler)(args, kwargs, mask)
+        answer = self._logits(answer)
         mask = mask if head.reads_mask else None
         embeddings, logits, places = head.read(model, calls, answer, mask)
         if places is not None and len(places) == 2:
             mask = mask_of_length(model, mask, places[1])
         counts = None if mask is None or mask.shape != places else mask.flatten().bool()
         return Outputs(logits, embeddings, _checked(layers, pooled, embeddings.shape[0]), places, counts)
+
+    def _pass(
+        self,
+        model: nn.Module,
+        head: LastLayer,
+        layers: tuple[Layer, ...],
+        modules: list[nn.Module] | None,
+        compiler: Callable[..., Any] | None,
+    ) -> EagerPass | CompiledPass:
+        """Return what runs the model and sees its head and its layers."""
+        heads = head.modules(model)
+        if compiler is None:
+            return EagerPass(model, heads, self._places(model, layers, modules))
+        modules = self.all_modules() if modules is None else modules
+        with lock_of(model):  # several threads may ask for the first one
+            places, known = self._places(model, layers, modules), self._compiled
+            if known is None or known.places is not places or known.heads != heads:
+                self._compiled = known = CompiledPass(model, heads, places, compiler)
+            return known
 
     def name_of_head(self, detector: Detector, path: str | os.PathLike[str]) -> str | None:
         """Return the name of the head that a detector was fitted for, where its weights alone tell."""
@@ -242,6 +278,21 @@ class GuardedModel(nn.Module):
                 f"{path} fits more than one layer of this model: say which, pnml.guard(model, head=...), of {matches}"
             )
         return matches[0] if matches else self.head_name
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Run the model from now on as ``torch.compile`` compiles it, along with what the guard reads of it.
+
+        The model itself is left as it is. The first batch takes a while, and so does the first of another size.
+
+        Args:
+            args: none; the signature is that of ``nn.Module.compile``.
+            kwargs: the options of ``torch.compile``, for instance ``mode="reduce-overhead"``.
+        """
+        if args:
+            raise TypeError(f"the options of torch.compile go by their names, as in mode='max-autotune', got {args}")
+        if self._given is not None:
+            raise ValueError("embed= runs the model by itself: compile what it calls, or leave head= and embed= out")
+        self._compiler, self._compiled = torch.compile(**kwargs), None
 
     def all_modules(self) -> list[nn.Module]:
         """Return all modules of the model, itself first: the same list as long as none was added or replaced."""

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    Note = Callable[..., None]
+
 
 class HeadNotFoundError(ValueError):
     """No linear layer, or more than one, is known to give the logits."""
@@ -45,6 +47,11 @@ def unwrapped(model: nn.Module) -> nn.Module:
             model = original
         else:
             return model
+
+
+def is_compiled(module: nn.Module) -> bool:
+    """Return whether a module runs compiled code, by ``torch.compile(module)`` or ``module.compile()``."""
+    return hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
 
 
 def eager(model: nn.Module) -> Callable[..., Any]:
@@ -119,22 +126,31 @@ def record_calls(
     handles = []
     try:
         for name, layer in layers.items():
-            handles.append(layer.register_forward_hook(_note(calls[name], keep), with_kwargs=True))
+            note = in_this_thread(note_calls(calls[name], keep))
+            handles.append(layer.register_forward_hook(note, with_kwargs=True))
         yield calls
     finally:
         for handle in handles:
             handle.remove()
 
 
-def _note(calls: list[Call], keep: Callable[[Tensor], bool] | None) -> Callable[..., None]:
-    """Return a hook that adds this thread's calls of a layer to a list."""
-    thread = get_ident()
+def note_calls(calls: list[Call], keep: Callable[[Tensor], bool] | None = None) -> Note:
+    """Return a hook that adds the calls of a layer to a list; ``keep`` as in :func:`record_calls`."""
 
     def note(_layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         entered = args[0] if args else next(iter(kwargs.values()), None)
-        if get_ident() != thread or not isinstance(entered, Tensor) or not isinstance(output, Tensor):
-            return
-        if keep is None or keep(output):
+        if isinstance(entered, Tensor) and isinstance(output, Tensor) and (keep is None or keep(output)):
             calls.append(Call(entered, output))
 
     return note
+
+
+def in_this_thread(note: Note) -> Note:
+    """Return a hook that passes over the calls of other threads, in which the same model may run."""
+    thread = get_ident()
+
+    def hook(*call: Any) -> None:
+        if get_ident() == thread:
+            note(*call)
+
+    return hook

@@ -13,13 +13,11 @@ from pnml.backend.arrays import is_traced
 from pnml.core.last_layer import head_digest
 from pnml.pytorch.affine import Affine, as_places, own_affine
 from pnml.pytorch.endings import Ending
-from pnml.pytorch.head import record_calls
 from pnml.pytorch.module_tree import submodule
 from pnml.pytorch.passes import is_convolution
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from contextlib import AbstractContextManager
 
     from pnml.core.detector import Detector
     from pnml.pytorch.affine import Source
@@ -120,9 +118,9 @@ class LastLayer:
         """The names of the modules that it is made of."""
         return (self.name,)
 
-    def recorded(self, model: nn.Module) -> AbstractContextManager[dict[str, list[Call]]]:
-        """Note what passes through these modules while the context is open, by their names."""
-        return record_calls({name: submodule(model, name) for name in self.names})
+    def modules(self, model: nn.Module) -> dict[str, nn.Module]:
+        """Return these modules by their names."""
+        return {name: submodule(model, name) for name in self.names}
 
     def read(self, model: nn.Module, calls: Mapping[str, Sequence[Call]], answer: Tensor, mask: Tensor | None) -> Rows:
         """Return the embeddings and logits of a forward pass.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from threading import get_ident
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
@@ -11,23 +10,22 @@ from torch.nn.modules.module import register_module_forward_hook
 
 from pnml.backend.arrays import is_traced
 from pnml.pytorch.calls import tensor_at
-from pnml.pytorch.head import unfused_attention
+from pnml.pytorch.head import in_this_thread, unfused_attention
 from pnml.pytorch.masks import mask_of_length
 from pnml.pytorch.module_tree import submodules
 from pnml.pytorch.pooling import pool
 from pnml.pytorch.token_mask import token_mask
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from torch.utils.hooks import RemovableHandle
 
+    from pnml.pytorch.head import Note
     from pnml.pytorch.layers import Layer
     from pnml.pytorch.pooling import Parts
     from pnml.pytorch.token_mask import MaskSource
-
-    Note = Callable[[nn.Module, tuple[Any, ...], Any], None]
 
 
 def record_layers(
@@ -58,6 +56,10 @@ class LayerPlaces:
     Args:
         model: whose modules they are; they are looked for now, and not again.
         layers: of that model.
+
+    Attributes:
+        count: how many layers there are.
+        modules: whose outputs they are, each once.
     """
 
     def __init__(self, model: nn.Module, layers: Sequence[Layer]) -> None:
@@ -65,8 +67,9 @@ class LayerPlaces:
         for number, layer in enumerate(layers):
             wanted.setdefault(layer.name, []).append((number, layer))
         paths = {name: [model, *submodules(model, name)] for name in wanted}
-        self._model, self._count = model, len(layers)
-        self._watched = [(paths[name][-1], numbered) for name, numbered in wanted.items()]
+        self._model, self.count = model, len(layers)
+        self._layers = list(wanted.values())
+        self.modules = [paths[name][-1] for name in wanted]
         self._encoders = [module for path in paths.values() for module in path[:-1] if isinstance(module, _ENCODERS)]
 
     @contextmanager
@@ -80,26 +83,29 @@ class LayerPlaces:
             The features of every layer, in parts that :func:`~pnml.pytorch.pooling.join` puts side by side; None until
             the layer has been called, and where it is not known which of its tokens count, and was known at first.
         """
-        pooled: list[Parts | None] = [None] * self._count
-        handles = _add_hooks([(module, self._note(layers, mask, pooled)) for module, layers in self._watched])
+        pooled: list[Parts | None] = [None] * self.count
+        notes = map(in_this_thread, self.notes(mask, pooled))
+        handles = _add_hooks(list(zip(self.modules, notes, strict=True)))
         try:
-            if any(map(_may_fuse, self._encoders)):
-                with unfused_attention():
-                    yield pooled
-            else:
+            with self.unfused():
                 yield pooled
         finally:
             for handle in handles:
                 handle.remove()
 
+    def unfused(self) -> AbstractContextManager[None]:
+        """Let the parts of a transformer be called one by one where their outputs would not be seen otherwise."""
+        return unfused_attention() if any(map(_may_fuse, self._encoders)) else nullcontext()
+
+    def notes(self, mask: Tensor | None, pooled: list[Parts | None]) -> list[Note]:
+        """Return a hook for every module that fills in the features of those of its outputs that are layers."""
+        return [self._note(layers, mask, pooled) for layers in self._layers]
+
     def _note(self, layers: list[tuple[int, Layer]], mask: Tensor | None, pooled: list[Parts | None]) -> Note:
-        """Return a hook that pools the outputs of a module that are layers."""
-        thread, calls = get_ident(), 0
+        calls = 0
 
         def note(_module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
             nonlocal calls
-            if get_ident() != thread:
-                return
             for number, layer in layers:
                 if layer.call == calls:
                     pooled[number] = self._pooled(output, layer, mask)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from pnml.pytorch.endings import FUNCTIONS
-from pnml.pytorch.head import HeadNotFoundError, linear_layers
+from pnml.pytorch.head import HeadNotFoundError, is_compiled, linear_layers
 from pnml.pytorch.summed import calls_like, shares_of
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def diagnosis(
             f"regret needs, or its output is changed in place after it: write z = z / 2, not z /= 2{WAY_OUT}"
         )
     trouble = "no linear layer has" if named is None else f"{named!r} does not have"
-    if any(hasattr(module, "_orig_mod") or module._compiled_call_impl is not None for module in modules.values()):  # noqa: SLF001
+    if any(map(is_compiled, modules.values())):
         trouble = f"a head inside a compiled part of the model is not seen, and {trouble}"
     if len(seen.answer) == 1:
         trouble = f"the batch has one sample, which may be too little to see how an answer is made, and {trouble}"

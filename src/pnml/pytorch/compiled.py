@@ -1,0 +1,137 @@
+"""Forward passes of a guarded model as compiled code: the model, what enters its head, and the pooling of its layers.
+
+``torch.compile`` compiles the hooks of a model along with it, and compiles anew when it finds others. So the hooks of
+a guard, which are on the model only while it runs, are the same objects in every pass here, and what they do in a pass
+is handed to them when it begins.
+"""
+
+from __future__ import annotations
+
+from threading import Lock, get_ident
+from types import FunctionType, MethodType
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import torch
+
+from pnml.pytorch.head import eager, note_calls, record_calls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor, nn
+
+    from pnml.pytorch.head import Call, Note
+    from pnml.pytorch.pooling import Parts
+    from pnml.pytorch.recording import LayerPlaces
+
+
+class Recorded(NamedTuple):
+    """What was seen in a forward pass.
+
+    Attributes:
+        answer: what the model returned.
+        calls: of its last layers, by name.
+        pooled: the features of every layer; see :meth:`~pnml.pytorch.recording.LayerPlaces.recorded`.
+    """
+
+    answer: Any
+    calls: dict[str, list[Call]]
+    pooled: list[Parts | None]
+
+
+class EagerPass(NamedTuple):
+    """Runs a model as it is.
+
+    Attributes:
+        model: to be run.
+        heads: its last layers, by name.
+        places: its layers.
+    """
+
+    model: nn.Module
+    heads: dict[str, nn.Module]
+    places: LayerPlaces
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any], mask: Tensor | None) -> Recorded:
+        """Run the model on these arguments, of whose tokens those count that a mask (n, T) says."""
+        with record_calls(self.heads) as calls, self.places.recorded(mask) as pooled:
+            return Recorded(eager(self.model)(*args, **kwargs), calls, pooled)
+
+
+_locks: WeakKeyDictionary[nn.Module, Lock] = WeakKeyDictionary()
+_lock_of_locks = Lock()
+
+
+def lock_of(model: nn.Module) -> Lock:
+    """Return the lock of a model: what is compiled while hooks of two passes are on it would be of both."""
+    with _lock_of_locks:
+        return _locks.setdefault(model, Lock())
+
+
+class CompiledPass:
+    """Runs a model as compiled code, one batch at a time.
+
+    Args:
+        model: to be run; it is left as it is.
+        heads: its last layers, by name.
+        places: its layers.
+        compiler: takes a function and returns it compiled.
+    """
+
+    def __init__(
+        self, model: nn.Module, heads: dict[str, nn.Module], places: LayerPlaces, compiler: Callable[..., Any]
+    ) -> None:
+        self.heads, self.places, self._model = heads, places, model
+        modules = [*heads.values(), *places.modules]
+        self._watched = [(module, self._hook(number)) for number, module in enumerate(modules)]
+        self._notes: list[Note] = []
+        self._thread: int | None = None
+        self._compiled = compiler(MethodType(_with_own_code(CompiledPass._run), self))
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any], mask: Tensor | None) -> Recorded:
+        """Run the model on these arguments, of whose tokens those count that a mask (n, T) says."""
+        with lock_of(self._model), self.places.unfused():
+            self._thread, handles = get_ident(), []
+            try:
+                for module, hook in self._watched:
+                    handles.append(module.register_forward_hook(hook, with_kwargs=True))
+                found: Recorded = self._compiled(args, kwargs, mask)
+                return found
+            finally:
+                for handle in handles:
+                    handle.remove()
+
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any], mask: Tensor | None) -> Recorded:
+        calls: dict[str, list[Call]] = {name: [] for name in self.heads}
+        pooled: list[Parts | None] = [None] * self.places.count
+        of_layers = [_without_kwargs(note) for note in self.places.notes(mask, pooled)]
+        self._notes = [note_calls(seen) for seen in calls.values()] + of_layers
+        answer = eager(self._model)(*args, **kwargs)
+        return Recorded(answer, calls, pooled)
+
+    def _hook(self, number: int) -> Note:
+        """Return a hook that leaves what it does to a note of the pass; the calls of other threads are passed over."""
+
+        def hook(*call: Any) -> None:
+            if torch.compiler.is_compiling() or get_ident() == self._thread:
+                self._notes[number](*call)
+
+        return hook
+
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        return type(None), ()  # a copy of a guard compiles anew
+
+
+def _with_own_code(function: Callable[..., Recorded]) -> FunctionType:
+    """Return a function whose compiled versions are its own: PyTorch keeps eight of one code, for all models."""
+    assert isinstance(function, FunctionType)  # noqa: S101 - not built in
+    code = function.__code__.replace()
+    return FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+
+
+def _without_kwargs(note: Note) -> Note:
+    def hook(module: nn.Module, args: tuple[Any, ...], _kwargs: dict[str, Any], output: Any) -> None:
+        note(module, args, output)
+
+    return hook
