@@ -115,7 +115,7 @@ def near_and_far(results: Sequence[Result]) -> str:
 
 
 def second() -> dict[str, list[Network]]:
-    """Return the runs of each network of the study that tested today's default, by name without the seed."""
+    """Return the runs of each network that was trained to test today's default, by name without the seed."""
     found = defaultdict(list)
     for network in json.loads(SECOND.read_text(encoding="utf-8"))["second"]:
         found["_".join(network["network"].split("_")[:2])].append(network)
@@ -130,9 +130,15 @@ def second_words() -> str:
     )
 
 
+def strangers() -> dict[str, list[Network]]:
+    """Return the run of each network that others trained, by name and training set."""
+    runs = json.loads(STRANGERS.read_text(encoding="utf-8"))
+    return {f"{run['network'].replace('_', '-')}_{run['ind']}": [run] for run in runs}
+
+
 def stranger_words() -> str:
     """Return the mean of the networks that others trained, and what it is above."""
-    found = {run["network"]: [run] for run in json.loads(STRANGERS.read_text(encoding="utf-8"))}
+    found = strangers()
     return fill(f"Tested again on {len(found)} networks that others trained and published: {_lead_words(found)}", 120)
 
 
@@ -151,10 +157,10 @@ def _lead_words(networks: dict[str, list[Network]]) -> str:
     )
 
 
-def second_table() -> str:
-    """Return a line for each network of that study."""
+def tested_table(networks: dict[str, list[Network]]) -> str:
+    """Return a line for each network of a study that tested today's default."""
     lines = [("network", "accuracy", "pnml", "best peer", "best on layers", "MSP", "pnml-last", "paper's form")]
-    for name, runs in second().items():
+    for name, runs in networks.items():
         peers = [method for method in runs[0]["auroc_tnr"] if method not in OURS]
         best = [
             max((one for one in peers if (one in LAYER_PEERS) == layers), key=lambda one: _auroc(runs, one))
@@ -168,10 +174,10 @@ def second_table() -> str:
     return markdown_table(lines)
 
 
-def second_weak() -> str:
-    """Return the networks of that study on which a peer is ahead by more than a point, or near-OOD falls behind."""
+def weak(networks: dict[str, list[Network]]) -> str:
+    """Return the networks of a study on which a peer is ahead by more than a point, or near-OOD falls behind."""
     found = []
-    for name, runs in second().items():
+    for name, runs in networks.items():
         peers = [method for method in runs[0]["auroc_tnr"] if method not in OURS]
         best = max(peers, key=lambda one: _auroc(runs, one))
         behind = _auroc(runs, best) - _auroc(runs, "pnml")

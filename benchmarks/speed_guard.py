@@ -2,8 +2,9 @@
 
     python benchmarks/speed_guard.py --out results/speed-guard-cpu.json
 
-Plain and guarded calls alternate in one process. Times are wall milliseconds of a batch, decisions read; the overhead
-is the median over pairs of calls of what the guarded one took more, in percent of the plain one.
+Plain and guarded calls alternate in one process, both as they are or both compiled. Times are wall milliseconds of a
+batch, decisions read; the overhead is the median over pairs of calls of what the guarded one took more, in percent of
+the plain one.
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ def milliseconds(work: Callable[[], object], device: torch.device) -> float:
     return 1e3 * (time.perf_counter() - begin)
 
 
-def measure(name: str, model: nn.Module, device: torch.device, layers: str, repeats: int) -> dict[str, Any]:
+def measure(
+    name: str, model: nn.Module, device: torch.device, layers: str, repeats: int, *, compiled: bool
+) -> dict[str, Any]:
     """Time a network, plain and guarded, in turn."""
     model = model.to(device).eval()
     generator = torch.Generator().manual_seed(0)
@@ -71,10 +74,13 @@ def measure(name: str, model: nn.Module, device: torch.device, layers: str, repe
     train = [torch.rand(BATCH, 3, 32, 32, generator=generator).to(device) for _ in range(8)]
     guard = pnml.guard(model, layers=layers).fit(train, progress=False)
     guard.calibrate([torch.rand(BATCH, 3, 32, 32, generator=generator).to(device)], progress=False)
+    alone: Callable[[Tensor], Tensor] = torch.compile(model) if compiled else model
+    if compiled:
+        guard.compile()
 
     def plain() -> None:
         with torch.no_grad():
-            model(images).argmax(dim=1).cpu()
+            alone(images).argmax(dim=1).cpu()
 
     def guarded() -> None:
         result = guard(images)
@@ -90,6 +96,7 @@ def measure(name: str, model: nn.Module, device: torch.device, layers: str, repe
         "network": name,
         "layers": layers,
         "watched": len(guard.layers),
+        "compiled": compiled,
         "batch": BATCH,
         "plain, ms": median(a for a, _ in pairs),
         "guarded, ms": median(b for _, b in pairs),
@@ -114,9 +121,9 @@ def main() -> None:
         "threads": torch.get_num_threads(),
         "repeats": options.repeats,
         "guard": [
-            measure(name, model, device, layers, options.repeats)
+            measure(name, model, device, layers, options.repeats, compiled=compiled)
             for name, model in networks.items()
-            for layers in ("auto", "last")
+            for layers, compiled in (("auto", False), ("last", False), ("auto", True))
         ],
     }
     options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
