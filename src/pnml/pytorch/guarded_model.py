@@ -282,11 +282,12 @@ class GuardedModel(nn.Module):
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Run the model from now on as ``torch.compile`` compiles it, along with what the guard reads of it.
 
-        The model itself is left as it is. The first batch takes a while, and so does the first of another size.
+        The model itself is left as it is. The first batch takes a while, and so does the first of another size. With
+        CUDA graphs (``mode="reduce-overhead"``) PyTorch keeps what a pass gave until the next one: read a result before.
 
         Args:
             args: none; the signature is that of ``nn.Module.compile``.
-            kwargs: the options of ``torch.compile``, for instance ``mode="reduce-overhead"``.
+            kwargs: the options of ``torch.compile``, for instance ``dynamic=True``.
         """
         if args:
             raise TypeError(f"the options of torch.compile go by their names, as in mode='max-autotune', got {args}")
