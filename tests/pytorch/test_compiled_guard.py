@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+in_one_graph = pytest.mark.skipif(torch.__version__ < "2.11", reason="older releases of PyTorch compile it in pieces")
+
+
 def assert_close(actual: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
 
@@ -73,6 +76,7 @@ def test_default_backend_answers_as_the_plain_guard() -> None:
     torch.testing.assert_close(guard(x).regret, expected, rtol=1e-3, atol=1e-4)
 
 
+@in_one_graph
 def test_one_graph_holds_the_model_and_its_layers_for_every_batch_of_a_size() -> None:
     guard, backend = guarded(CNN(), images(96)), Backend()
     guard.compile(backend=backend, dynamic=False)
@@ -83,6 +87,7 @@ def test_one_graph_holds_the_model_and_its_layers_for_every_batch_of_a_size() ->
     assert any("std_mean" in str(node.target) for node in graph.graph.nodes), "layers are pooled in the graph"
 
 
+@in_one_graph
 def test_batches_of_many_sizes_share_a_graph() -> None:
     guard, backend = guarded(CNN(), images(96)), Backend()
     guard.compile(backend=backend)
@@ -91,6 +96,7 @@ def test_batches_of_many_sizes_share_a_graph() -> None:
     assert len(backend.graphs) <= 2, "one of the first size, one of any"
 
 
+@in_one_graph
 def test_more_guards_than_pytorch_keeps_versions_of_one_function() -> None:
     backend = Backend()
     for depth in range(1, 13):
@@ -178,7 +184,7 @@ def test_copy_save_and_export_after_compiling(tmp_path: Path) -> None:
     loaded = pnml.guard(model).load(tmp_path / "detector.safetensors")
     loaded.compile(backend=Backend())
     assert_close(loaded(x).regret, expected)
-    program = torch.export.export(GuardGraph(guard.eval()), (x,))
+    program = torch.export.export(GuardGraph(guard.eval()), (x,), strict=False)
     assert_close(program.module()(x)[2], expected)
 
 
