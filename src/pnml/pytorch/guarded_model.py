@@ -283,7 +283,7 @@ class GuardedModel(nn.Module):
         """Run the model from now on as ``torch.compile`` compiles it, along with what the guard reads of it.
 
         The model itself is left as it is. The first batch takes a while, and so does the first of another size. With
-        CUDA graphs (``mode="reduce-overhead"``) PyTorch keeps what a pass gave until the next one: read a result before.
+        CUDA graphs (``mode="reduce-overhead"``) PyTorch keeps what a pass gave until the next: read a result before.
 
         Args:
             args: none; the signature is that of ``nn.Module.compile``.
