@@ -177,6 +177,8 @@ def test_numbers_that_contradict_each_other_are_refused(name: str, value: Any, m
         ("head_notes", [None, "x", [1]]),
         ("task", [None, "regression", "multilabel"]),
         ("preparation", [[], 1, "x"]),
+        ("reading", [[], {}, {"layers": None, "mask": None}, {"layers": [1], "mask": None}]),
+        ("reading", [{"layers": [], "mask": "x"}, {"layers": [], "mask": None, "other": 1}]),
         ("ridges", [None, [], {}, {"0": 1.0}, {"0": 1.0, "1": 1.0, "x": 1.0}, {"0": 0, "1": 1.0, "background": 1.0}]),
         ("threshold", [1, [], {}, "x"]),
     ],
