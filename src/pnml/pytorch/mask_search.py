@@ -42,7 +42,10 @@ def find_mask_source(
     known = None if tokens_of(asked.given) is None else declared_padding(model)
     tokens = [MaskSource(token=0)] if tokens_of(asked.given) is not None and known is None else []
     found = next((source for source in (*_masks(asked), *tokens) if asked.confirms(source)), None)
-    return found if found is not None or known is None else MaskSource(token=known)
+    if found is not None or known is None:
+        return found
+    whole = _Asked(model, args, kwargs, logits)
+    return MaskSource(token=known, tokens_first=asked.has_tokens_first() or whole.has_tokens_first())
 
 
 def _masks(asked: _Asked) -> Iterator[MaskSource]:
@@ -92,6 +95,17 @@ class _Asked:
             raise
         except Exception:  # noqa: BLE001 - whatever a model raises that cannot be asked in this way
             return False
+
+    @torch.no_grad()
+    def has_tokens_first(self) -> bool:
+        """Return whether there is an answer for every entry along the second axis of the tokens, not the first."""
+        try:
+            answers = len(self._answer(self.given))
+        except torch.OutOfMemoryError:
+            raise
+        except Exception:  # noqa: BLE001 - whatever a model raises that takes no few tokens
+            return False
+        return answers == self.shape[1] != self.shape[0]
 
     def _has_mask(self, source: MaskSource) -> bool:
         """Return whether tokens that a mask leaves out may be others, and tokens that count may not."""
