@@ -44,7 +44,7 @@ class Detector(Calibrated):
             None where nobody said.
         model_fingerprint: of the weights of the model that was fitted, where a model was; empty otherwise.
         head_notes: what is particular about the last layer, in words; empty for a plain linear layer.
-        reading: how a guard reads the layers of its model, JSON-able; None where no guard was.
+        reading: how a guard reads its model, JSON-able; None where no guard was.
         task: "multiclass", or "multilabel" for a :class:`~pnml.core.multilabel.MultiLabelDetector`.
 
     >>> import numpy as np

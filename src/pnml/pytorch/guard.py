@@ -259,7 +259,7 @@ class Guard(GuardedModel):
         detector.layer_names = self.layers
         detector.head_notes = () if self.found_head is None else self.found_head.notes
         if self.found_layers is not None:
-            detector.reading = to_reading(self.found_layers, self.mask_source)
+            detector.reading = to_reading(self.head_name or "", self.found_layers, self.mask_source)
         return detector
 
     def fitted(self) -> Detector:

@@ -274,6 +274,9 @@ class GuardedModel(nn.Module):
                 f"linear layers {[self.head_name] if self.head_name else list(linear_layers(self.plain_model))} is: "
                 "load the weights that it was fitted with into the model (--weights on the command line)"
             )
+        known = None if detector.reading is None else detector.reading["head"]
+        if known in matches:  # of equal layers, as of a copy that was trained and its original, the one that was found
+            return str(known)
         if len(matches) > 1:
             raise ValueError(
                 f"{path} fits more than one layer of this model: say which, pnml.guard(model, head=...), of {matches}"

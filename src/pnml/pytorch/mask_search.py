@@ -40,7 +40,7 @@ def find_mask_source(
         return None
     asked = _Asked(model, *few_samples(args, kwargs), logits)
     known = None if tokens_of(asked.given) is None else declared_padding(model)
-    tokens = [MaskSource(token=0)] if tokens_of(asked.given) is not None and known is None else []
+    tokens = _paddings(first) if tokens_of(asked.given) is not None and known is None else []
     found = next((source for source in (*_masks(asked), *tokens) if asked.confirms(source)), None)
     if found is not None or known is None:
         return found
@@ -54,6 +54,11 @@ def _masks(asked: _Asked) -> Iterator[MaskSource]:
         fits = name != asked.first and isinstance(x, Tensor) and x.shape == asked.shape
         if fits and bool(((x == 0) | (x == 1)).all()):
             yield from (MaskSource(name, marks_padding) for marks_padding in (False, True))
+
+
+def _paddings(tokens: Tensor) -> list[MaskSource]:
+    """Return tokens that may stand for padding: 0, and the one that most samples end in."""
+    return [MaskSource(token=token) for token in dict.fromkeys((0, int(tokens[:, -1].mode().values)))]
 
 
 class _Asked:

@@ -11,17 +11,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def to_reading(layers: Sequence[Layer], source: MaskSource | None) -> dict[str, Any]:
-    """Return the layers of a guard, and what says which tokens count, as lists to be stored."""
-    return {"layers": [list(layer) for layer in layers], "mask": None if source is None else list(source)}
+def to_reading(head: str, layers: Sequence[Layer], source: MaskSource | None) -> dict[str, Any]:
+    """Return the name of a guard's head, its layers, and what says which tokens count, to be stored."""
+    mask = None if source is None else list(source)
+    return {"head": head, "layers": [list(layer) for layer in layers], "mask": mask}
 
 
 def from_reading(
     reading: dict[str, Any] | None, names: Sequence[str]
 ) -> tuple[tuple[Layer, ...], MaskSource | None] | None:
-    """Return what :func:`to_reading` was given; None where nothing was stored, or not of layers of these names.
+    """Return the layers and the mask of a guard; None where nothing was stored, or not of layers of these names.
 
-    >>> from_reading(to_reading([Layer("conv", channel_axis=1)], MaskSource(token=0)), ["conv"])[1].token
+    >>> from_reading(to_reading("head", [Layer("conv", channel_axis=1)], MaskSource(token=0)), ["conv"])[1].token
     0
     """
     if reading is None:
