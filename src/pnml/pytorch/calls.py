@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import ParametrizationList
 
-from pnml.pytorch.head import eager, unfused_attention
+from pnml.pytorch.head import run_on_copies, unfused_attention
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -141,7 +141,7 @@ def call_tree(
     """Run a model and return the tree of its calls until all heads are called, and what entered those that were."""
     tree = _CallTree(model, heads)
     with tree.watch(), unfused_attention():
-        eager(model)(*args, **kwargs)
+        run_on_copies(model, args, kwargs)
     return tree.root, list(tree.entered.values())
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pnml.pytorch.head import HeadNotFoundError
+from pnml.pytorch.head import HeadNotFoundError, copied
 from pnml.pytorch.refusals import WAY_OUT
 
 if TYPE_CHECKING:
@@ -106,9 +106,9 @@ def _taken(
 
     def some(x: Any) -> Any:
         if not isinstance(x, Tensor) or not x.ndim:
-            return x
+            return copied(x)
         along = min(axis, x.ndim - 1)
-        return x.index_select(along, numbers.to(x.device)) if x.shape[along] == count else x
+        return x.index_select(along, numbers.to(x.device)) if x.shape[along] == count else x.clone()
 
     return tuple(map(some, args)), {name: some(x) for name, x in kwargs.items()}
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from pnml.pytorch.call_inputs import few_samples
-from pnml.pytorch.head import eager, unfused_attention
+from pnml.pytorch.head import run_on_copies, unfused_attention
 from pnml.pytorch.token_mask import MaskSource, declared_padding, named_arguments, token_mask, tokens_of
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class _Asked:
         """Return the logits; where every token has some, of those that are kept."""
         args, names = tuple(given.values())[: self._positional], list(given)[self._positional :]
         with unfused_attention():
-            found = self._logits(eager(self.model)(*args, **{name: given[name] for name in names}))
+            found = self._logits(run_on_copies(self.model, args, {name: given[name] for name in names}))
         return self._cut(found) if found.ndim == 3 else found
 
     def _cut(self, x: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from pnml.pytorch.head import Call, eager, record_calls, unfused_attention
+from pnml.pytorch.head import Call, record_calls, run_on_copies, unfused_attention
 from pnml.pytorch.token_mask import token_mask
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Passes:
 
     def _answer(self) -> Tensor:
         with unfused_attention():
-            return self.logits(eager(self.model)(*self.args, **self.kwargs))
+            return self.logits(run_on_copies(self.model, self.args, self.kwargs))
 
 
 def _keep_all(_output: Tensor) -> bool:
