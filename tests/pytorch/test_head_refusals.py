@@ -143,7 +143,8 @@ def test_one_number_a_sample_is_not_taken_for_one_sample_without_an_axis() -> No
             self.embed = nn.Embedding(20, 6)
 
         def forward(self, x: Tensor) -> Tensor:
-            return self.embed(x).prod(dim=1).sum(dim=1)
+            answer: Tensor = self.embed(x).prod(dim=1).sum(dim=1)
+            return answer
 
     with pytest.raises(HeadNotFoundError, match=r"no linear layer has the model's logits, of shape \(9,\)"):
         pnml.guard(Pairs()).fit([torch.zeros(9, 4, dtype=torch.long)], progress=False)

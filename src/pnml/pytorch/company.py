@@ -108,7 +108,9 @@ def _taken(
         if not isinstance(x, Tensor) or not x.ndim:
             return copied(x)
         along = min(axis, x.ndim - 1)
-        return x.index_select(along, numbers.to(x.device)) if x.shape[along] == count else x.clone()
+        if x.shape[along] != count:
+            return x.clone()
+        return x[:, numbers.to(x.device)] if along else x[numbers.to(x.device)]  # which keep the order in memory
 
     return tuple(map(some, args)), {name: some(x) for name, x in kwargs.items()}
 
