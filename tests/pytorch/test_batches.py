@@ -231,3 +231,17 @@ def test_tensors_inside_lists_and_dicts_go_to_the_models_device() -> None:
     (nested,), kwargs = inputs_of(X, model, lambda x: (([x, {"x": x}],), {"flag": True, "pair": (x, 1)}))
     assert [nested[0].device.type, nested[1]["x"].device.type, kwargs["pair"][0].device.type] == ["meta"] * 3
     assert kwargs["flag"] is True
+
+
+def test_an_object_that_a_model_takes_whole_is_suggested_as_its_argument() -> None:
+    class Graph(dict[str, Tensor]):
+        """What holds tensors by name, as of PyTorch Geometric."""
+
+    class Takes(nn.Module):
+        def forward(self, data: Graph) -> Tensor:
+            return data["x"]
+
+    batch = Graph(x=X, edges=X)
+    with pytest.raises(ValueError, match=r"inputs=lambda batch: \(batch,\)\)"):
+        inputs_of(batch, Takes())
+    assert inputs_of(batch, Takes(), lambda batch: (batch,))[0][0] is batch

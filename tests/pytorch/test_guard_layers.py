@@ -198,8 +198,9 @@ def test_layers_are_found_with_a_few_samples_of_the_first_batch() -> None:
     model = CNN()
     model.body.register_forward_pre_hook(lambda _, args: sizes.append(len(args[0])))
     pnml.guard(model).fit(loader(images(64)), progress=False)
-    assert min(sizes) <= 4
-    assert [size for size in sizes if size != 16] == [min(sizes)]
+    few = [size for size in sizes if size != 16]
+    assert min(few) <= 4
+    assert max(few) <= 8  # those of the trial that asks whether samples change each other
 
 
 def test_a_model_that_takes_only_whole_batches() -> None:

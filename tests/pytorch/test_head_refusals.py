@@ -132,3 +132,19 @@ def test_too_little_memory_to_probe_a_layer_is_no_reason_to_refuse_it() -> None:
 
     with pytest.raises(torch.OutOfMemoryError, match="too many unit vectors"):
         find_head(nn.Sequential(body(), Large()), (rows(20),))
+
+
+def test_one_number_a_sample_is_not_taken_for_one_sample_without_an_axis() -> None:
+    class Pairs(nn.Module):
+        """A factorisation machine: its answer is a product."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed = nn.Embedding(20, 6)
+
+        def forward(self, x: Tensor) -> Tensor:
+            answer: Tensor = self.embed(x).prod(dim=1).sum(dim=1)
+            return answer
+
+    with pytest.raises(HeadNotFoundError, match=r"no linear layer has the model's logits, of shape \(9,\)"):
+        pnml.guard(Pairs()).fit([torch.zeros(9, 4, dtype=torch.long)], progress=False)

@@ -197,6 +197,14 @@ class Table(nn.Module):
         return logits
 
 
+def test_padding_that_nobody_declares_is_the_token_that_most_samples_end_in() -> None:
+    guard = pnml.guard(Mean(padding=2).double().eval())
+    guard.fit([words(60, n, after=n, padding=2) for n in range(1, 4)], progress=False)
+    assert guard.mask_source == MaskSource(token=2)
+    short, padded = (guard(words(7, 9, after=n, padding=2)).regret for n in (0, 12))
+    torch.testing.assert_close(short, padded, rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("model", "args"),
     [

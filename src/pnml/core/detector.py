@@ -44,6 +44,7 @@ class Detector(Calibrated):
             None where nobody said.
         model_fingerprint: of the weights of the model that was fitted, where a model was; empty otherwise.
         head_notes: what is particular about the last layer, in words; empty for a plain linear layer.
+        reading: how a guard reads its model, JSON-able; None where no guard was.
         task: "multiclass", or "multilabel" for a :class:`~pnml.core.multilabel.MultiLabelDetector`.
 
     >>> import numpy as np
@@ -99,7 +100,7 @@ class Detector(Calibrated):
     @classmethod
     def _restored(cls, arrays: dict[str, np.ndarray[Any, Any]], info: dict[str, Any]) -> Detector:
         detector = cls(arrays["weight"], arrays["bias"], embedding_scale=info["embedding_scale"])
-        detector.head_notes = tuple(info.get("head_notes", ()))
+        detector.head_notes, detector.reading = tuple(info.get("head_notes", ())), info.get("reading")
         state = detector_state.from_state(arrays, info)
         detector.correlation, detector._geometry, detector._subspace = state.correlation, state.geometry, state.subspace
         detector.layer_names, detector._scales, detector.threshold = state.layer_names, state.scales, state.threshold

@@ -117,6 +117,15 @@ def _keys(arrays: Arrays) -> str:
     return OLDER_KEYS if OLDER_KEYS in arrays else KEYS
 
 
+def _is_reading(value: Any) -> bool:
+    """Return whether a value has the name of a guard's head, a list for every layer, and one or none for its mask."""
+    if not isinstance(value, dict) or {*value} != {"head", "layers", "mask"} or not isinstance(value["layers"], list):
+        return False
+    return isinstance(value["head"], str) and all(
+        isinstance(one, list) for one in (*value["layers"], value["mask"] or [])
+    )
+
+
 _INFO: Rules = {
     "count": (lambda value: is_count(value) and value > 0, "a whole number above 0"),
     "left_out": (is_count, "a whole number, not negative"),
@@ -131,6 +140,7 @@ _INFO: Rules = {
     "head_notes": (are_texts, "a list of texts"),
     "task": (lambda value: value in ("multiclass", "multilabel"), "multiclass or multilabel"),
     "preparation": (lambda value: value is None or isinstance(value, dict), "names with values"),
+    "reading": (lambda value: value is None or _is_reading(value), "a head, layers, and what says which tokens count"),
     "ridges": (
         lambda value: isinstance(value, dict) and all(is_number(one) and one > 0 for one in value.values()),
         "numbers above 0",

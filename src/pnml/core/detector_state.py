@@ -64,6 +64,8 @@ def to_state(detector: Detector) -> tuple[Arrays, dict[str, Any]]:
     }
     if detector.preparation is not None:
         info["preparation"] = detector.preparation
+    if detector.reading is not None:
+        info["reading"] = detector.reading
     if geometry is None:
         arrays |= {"eigenvalues": detector.subspace.eigenvalues, "eigenvectors": detector.subspace.eigenvectors}
     else:

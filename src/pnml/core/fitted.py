@@ -50,6 +50,7 @@ class Fitted:
         self.preparation: dict[str, Any] | None = None
         self.model_fingerprint: dict[str, str] = {}
         self.head_notes: tuple[str, ...] = ()
+        self.reading: dict[str, Any] | None = None
         self.correlation = self._empty_correlation()
         self._geometry: Geometry | None = None
         self._subspace: Subspace | None = None

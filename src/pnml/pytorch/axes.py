@@ -16,7 +16,16 @@ _CHANNELS_FIRST = (
     nn.modules.batchnorm._NormBase,  # noqa: SLF001
     nn.GroupNorm,
 )
-_PLAIN_LAST = (nn.Linear.forward, nn.LayerNorm.forward, nn.RMSNorm.forward, nn.Embedding.forward)
+_PLAIN_LAST = (
+    nn.Linear.forward,
+    nn.LayerNorm.forward,
+    nn.RMSNorm.forward,
+    nn.Embedding.forward,
+    nn.RNN.forward,
+    nn.LSTM.forward,
+    nn.GRU.forward,
+    nn.MultiheadAttention.forward,
+)
 """What puts its channels into the last axis, whatever enters it."""
 
 

@@ -163,6 +163,8 @@ def _by_name(batch: Any, forward: _Forward) -> Arguments:
         return _split(others[inputs[0]], forward)
     key = next(iter(kept), "image")
     example = f"torch.as_tensor(batch[{key!r}])" if _is_other_array(kept.get(key)) else f"batch[{key!r}]"
+    if not known and type(batch) is not dict and forward.required == 1:  # an object of its own, as of graphs
+        example = "(batch,)"
     takes = ", ".join(sorted(forward.needed or forward.names)[:8]) or "nothing"
     raise ValueError(
         f"{forward.model}.forward takes {takes} by name, and the loader yielded a dict with {list(batch.keys())}. "

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import ParametrizationList
 
-from pnml.pytorch.head import eager, unfused_attention
+from pnml.pytorch.head import run_on_copies, unfused_attention
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -67,7 +68,11 @@ class _CallTree:
         self._source: Node | None = None
         self._heads = set(heads)
         self._stack, self._calls = [self.root], Counter[str]()
-        self._names = dict(seen_modules(model))
+        made = {
+            part for module in model.modules() if isinstance(module, ParametrizationList) for part in module.modules()
+        }
+        self._names = {module: name for module, name in seen_modules(model) if module not in made}  # not of weights
+        self._returned: nn.Module | None = None
         self._thread = get_ident()
 
     @contextmanager
@@ -78,6 +83,7 @@ class _CallTree:
             for module in self._names:
                 handles.append(module.register_forward_pre_hook(self._enter, with_kwargs=True))
                 handles.append(module.register_forward_hook(self._leave))
+                handles.append(module.register_forward_hook(self._drop, always_call=True))
             yield
         finally:
             for handle in handles:
@@ -100,7 +106,7 @@ class _CallTree:
                 node.holds_head = True
             return
         given = first_tensor((*args, *kwargs.values()))
-        node = Node(name, module, self._calls[name], self.depth, input=given)
+        node = Node(name, module, self._calls[name], self.depth, input=given, previous=self._source)
         self._calls[name] += 1
         self._stack[-1].children.append(node)
         self._stack.append(node)
@@ -108,13 +114,25 @@ class _CallTree:
     def _leave(self, module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
         if get_ident() != self._thread or self.is_complete or self._stack[-1].module is not module:
             return
-        node = self._stack.pop()
+        node, self._returned = self._stack.pop(), module
         if not node.children and next(module.parameters(), None) is not None:
             self.depth += 1
-            node.previous, self._source = self._source, node
+            self._source = node
         node.end, node.source = self.depth, self._source
         if not node.holds_head:
             node.output, node.others = first_tensor(output), [first_tensor(part) for part in _entries(output)[1:]]
+
+    def _drop(self, module: nn.Module, _args: tuple[Any, ...], _output: Any) -> None:
+        """Forget a call that failed: a model may try another one, and only calls that return are recorded."""
+        if get_ident() != self._thread or self.is_complete:
+            return
+        returned, self._returned = self._returned, None
+        if returned is module or self._stack[-1].module is not module:
+            return
+        node = self._stack.pop()
+        self._stack[-1].children.remove(node)
+        self._calls[node.name] -= 1
+        self.depth, self._source = node.start, node.previous
 
 
 def call_tree(
@@ -123,7 +141,7 @@ def call_tree(
     """Run a model and return the tree of its calls until all heads are called, and what entered those that were."""
     tree = _CallTree(model, heads)
     with tree.watch(), unfused_attention():
-        eager(model)(*args, **kwargs)
+        run_on_copies(model, args, kwargs)
     return tree.root, list(tree.entered.values())
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from pnml.pytorch.axes import channels_of_leaf
 from pnml.pytorch.calls import Node, tensor_at
-from pnml.pytorch.head import eager, unfused_attention
+from pnml.pytorch.head import run_on_copies, unfused_attention
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -65,7 +65,7 @@ def probe_channels(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, An
         kwargs: its keyword arguments.
         nodes: these calls; their outputs have their samples in the first axis.
     """
-    run = partial(eager(model), *args, **kwargs)
+    run = partial(run_on_copies, model, args, kwargs)
     plain = _outputs(run, nodes) if nodes else {}
     for node in nodes:
         for leaf, axis in _leaves(node):

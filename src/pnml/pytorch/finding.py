@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from pnml.core.detector import Task
 from pnml.pytorch.affine import Affine, affine_of, as_places
+from pnml.pytorch.call_inputs import sample_count
 from pnml.pytorch.calls import seen_modules
 from pnml.pytorch.endings import FUNCTIONS, Ending, explain, scale_and_shift
 from pnml.pytorch.head import Call, HeadNotFoundError, logits_of
@@ -26,6 +27,7 @@ TASKS: tuple[str, ...] = get_args(Task)
 
 _LINEAR = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _FUNCTIONS = list(FUNCTIONS)
+_MORE = 7  # samples made of a single one, in search of a head that is a sum
 _TRIED = 4  # layers whose output is replaced, in search of one that is scaled afterwards
 
 
@@ -107,9 +109,13 @@ class _Finder:
             if found is not None:
                 return found
         summed = summed_layer(self.modules, seen.calls, seen.answer, self.task)
+        if summed is None and len(seen.answer) == 1:  # too little to tell shares
+            more = self.passes.run_more(seen, _MORE)
+            summed = summed_layer(self.modules, more.calls, more.answer, self.task)
         if summed is not None and self.named in {None, summed.name, *summed.names}:
             return summed
-        raise diagnosis(self.modules, seen, self.named, self.not_affine)
+        samples = sample_count(self.passes.args, self.passes.kwargs)
+        raise diagnosis(self.modules, seen, self.named, self.not_affine, samples)
 
     def _one_of(self, seen: Pass, matches: Iterable[_Match]) -> LastLayer | None:
         """Return the head of the only module that matches and is affine, None if none does."""

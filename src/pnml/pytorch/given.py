@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from pnml.pytorch.affine import Affine, own_affine
 from pnml.pytorch.endings import explain
-from pnml.pytorch.head import HeadNotFoundError, eager
+from pnml.pytorch.head import HeadNotFoundError, copied, run_on_copies
 from pnml.pytorch.last_layer import LastLayer, Rows, with_zero_class
 from pnml.pytorch.refusals import multilabel_refusal
 
@@ -64,8 +64,8 @@ class GivenHead:
 
     def check(self, args: tuple[Any, ...], kwargs: dict[str, Any], logits: Callable[[Any], Tensor]) -> LastLayer:
         """Return the head; raise :class:`HeadNotFoundError` unless it gives what the model gives for a batch."""
-        answer = logits(eager(self.model)(*args, **kwargs))
-        rows = self.run(args, kwargs)
+        answer = logits(run_on_copies(self.model, args, kwargs))
+        rows = self.run(*copied((args, kwargs)))
         made = rows.logits[:, 1 if self.one_logit else 0 :]
         given = tuple(answer.shape)
         if answer.ndim > 2 and answer.shape[1] == made.shape[1] and given[:-1] != rows.places:

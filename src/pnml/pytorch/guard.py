@@ -25,6 +25,7 @@ from pnml.pytorch.guarded_model import GuardedModel
 from pnml.pytorch.head import logits_of
 from pnml.pytorch.last_layer import check_same_head
 from pnml.pytorch.layers import check_layer_names
+from pnml.pytorch.reading import from_reading, to_reading
 
 if TYPE_CHECKING:
     import os
@@ -144,14 +145,15 @@ class Guard(GuardedModel):
                 and all end with the same detector.
             progress: show a progress bar on stderr.
         """
-        before, self.found_layers, self._is_loaded = (self.found_layers, self._is_loaded), None, False
+        before = self.found_layers, self.mask_source, self._is_loaded
+        self.found_layers, self._is_loaded = None, False
         try:
             training = TrainingPass(self)
             self._each_batch(loader, training.add, "fit", progress=progress)
             self.detector = training.finish()
             self.detector.model_fingerprint = self._weights.keep(self.all_modules())
         except BaseException:
-            self.found_layers, self._is_loaded = before
+            self.found_layers, self.mask_source, self._is_loaded = before
             raise
         return self
 
@@ -240,6 +242,9 @@ class Guard(GuardedModel):
         self.detector, self._is_loaded, self.found_head = detector, True, None
         self.embedding_scale, self.task = detector.embedding_scale, detector.task
         self._wanted, self.found_layers = detector.layer_names or "last", None
+        reading = from_reading(detector.reading, detector.layer_names)
+        if reading is not None:
+            self.found_layers, self.mask_source = reading
         return self
 
     def find_head(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LastLayer:
@@ -254,12 +259,19 @@ class Guard(GuardedModel):
         """How many features the layers have, where a detector was loaded."""
         return self.fitted().feature_widths if self._is_loaded else ()
 
+    @property
+    def knows_mask(self) -> bool:
+        """Whether a detector that was loaded says which tokens count."""
+        return self._is_loaded and self.fitted().reading is not None
+
     def empty_detector(self) -> Detector:
         """Return a detector of the model's last layer that is not fitted."""
         kind = MultiLabelDetector if self.task == "multilabel" else Detector
         detector = kind(*self.head, embedding_scale=self.embedding_scale)
         detector.layer_names = self.layers
         detector.head_notes = () if self.found_head is None else self.found_head.notes
+        if self.found_layers is not None:
+            detector.reading = to_reading(self.head_name or "", self.found_layers, self.mask_source)
         return detector
 
     def fitted(self) -> Detector:

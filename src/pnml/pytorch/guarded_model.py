@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from pnml.core.scaling import check_embedding_scale
 from pnml.pytorch.arguments import check_head, check_layers, check_model, check_task
+from pnml.pytorch.company import UnstableModelWarning, company_of
 from pnml.pytorch.compiled import CompiledPass, EagerPass, lock_of
 from pnml.pytorch.finding import find_head
 from pnml.pytorch.given import GivenHead
@@ -117,6 +119,11 @@ class GuardedModel(nn.Module):
         return ()
 
     @property
+    def knows_mask(self) -> bool:
+        """Whether it is known already what says which tokens count."""
+        return False
+
+    @property
     def plain_model(self) -> nn.Module:
         """The model itself, out of its wrappers."""
         return unwrapped(self.model)
@@ -153,14 +160,18 @@ class GuardedModel(nn.Module):
     def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Find the head, or check it if it is named, and the layers unless they are known, by running the model."""
         self._known_head(args, kwargs, anew=True)
+        is_new = self.found_layers is None
         self._known_layers(args, kwargs)
+        if is_new:
+            self._check_company(args, kwargs)
 
     def find_head(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LastLayer:
         """Find the head, or check it if it is named or given, by running the model."""
         if self._given is not None:
             return self._given.check(args, kwargs, self._logits)
         model, logits = self.plain_model, self._logits
-        self.mask_source = find_mask_source(model, args, kwargs, logits)
+        if not self.knows_mask:
+            self.mask_source = find_mask_source(model, args, kwargs, logits)
         return find_head(
             model, args, kwargs, named=self.head_name, task=self.task, logits=logits, source=self.mask_source
         )
@@ -197,6 +208,29 @@ class GuardedModel(nn.Module):
                 source=self.mask_source,
             )
         return self.found_layers
+
+    def _check_company(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Warn of answers that are not a sample's own, and leave out layers whose rows are not."""
+        company = company_of(partial(self.run, compiled=False), args, kwargs)
+        if company is None:
+            return
+        if company.warning is not None:
+            warnings.warn(company.warning, UnstableModelWarning, stacklevel=5)
+        layers = self._known_layers(args, kwargs)
+        left = tuple(layer for layer, is_others in zip(layers, company.layers, strict=True) if not is_others)
+        if len(left) == len(layers):
+            return
+        reason = (
+            f"what layers {[str(layer) for layer in layers if layer not in left]} put out for a sample depends on the "
+            "others, as where a model sorts its samples by length"
+        )
+        if not self.may_fall_back:
+            raise LayersNotFoundError(f"{reason}: name others, pnml.guard(model, layers=[...]), or take layers='last'")
+        self.found_layers = left
+        if left:
+            _LOG.info("%s: they are left out", reason)
+        else:
+            warn_of_fallback(reason)
 
     def _places(self, model: nn.Module, layers: tuple[Layer, ...], modules: list[nn.Module] | None) -> LayerPlaces:
         """Return where the layers are in the model, as found before if its modules are known to be the same."""
@@ -273,6 +307,9 @@ class GuardedModel(nn.Module):
                 f"linear layers {[self.head_name] if self.head_name else list(linear_layers(self.plain_model))} is: "
                 "load the weights that it was fitted with into the model (--weights on the command line)"
             )
+        known = None if detector.reading is None else detector.reading["head"]
+        if known in matches:  # of equal layers, as of a copy that was trained and its original, the one that was found
+            return str(known)
         if len(matches) > 1:
             raise ValueError(
                 f"{path} fits more than one layer of this model: say which, pnml.guard(model, head=...), of {matches}"

@@ -61,6 +61,20 @@ def eager(model: nn.Module) -> Callable[..., Any]:
     return model._call_impl  # noqa: SLF001 - there is no public way past it
 
 
+def run_on_copies(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return what a model makes of copies of its arguments: some write into them, and a second pass would differ."""
+    return eager(model)(*copied(args), **copied(kwargs))
+
+
+def copied(value: Any) -> Any:
+    """Return a tensor's copy, and tuples, lists and dicts with those of what they hold; anything else as it is."""
+    if isinstance(value, Tensor):
+        return value.clone()
+    if type(value) in {list, tuple}:
+        return type(value)(map(copied, value))
+    return {key: copied(x) for key, x in value.items()} if type(value) is dict else value
+
+
 class _Fusion:
     """Whether PyTorch may fuse the parts of a transformer: a switch of the process, shared by the threads."""
 

@@ -274,8 +274,10 @@ def _counts(
     mask: Tensor | None, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], samples: int
 ) -> Counts:
     """Return how long axes are: that of tokens by a mask of them or by their numbers in a vocabulary."""
-    if mask is not None:
+    if mask is not None and len(mask) == samples:
         return Counts(samples, mask.shape[1], lambda length: mask_of_length(model, mask, length) is not None)
+    if mask is not None:  # of other samples than the head's: nothing is known
+        return Counts(samples, None, lambda _: False)
     first = next((x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)), None)
     tokens = None if first is None or first.is_floating_point() or first.ndim != 2 else first.shape[1]
     return Counts(samples, tokens, lambda length: tokens is None or length >= tokens)

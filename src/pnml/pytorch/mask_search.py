@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from pnml.pytorch.call_inputs import few_samples
-from pnml.pytorch.head import eager, unfused_attention
+from pnml.pytorch.head import run_on_copies, unfused_attention
 from pnml.pytorch.token_mask import MaskSource, declared_padding, named_arguments, token_mask, tokens_of
 
 if TYPE_CHECKING:
@@ -40,9 +40,12 @@ def find_mask_source(
         return None
     asked = _Asked(model, *few_samples(args, kwargs), logits)
     known = None if tokens_of(asked.given) is None else declared_padding(model)
-    tokens = [MaskSource(token=0)] if tokens_of(asked.given) is not None and known is None else []
+    tokens = _paddings(first) if tokens_of(asked.given) is not None and known is None else []
     found = next((source for source in (*_masks(asked), *tokens) if asked.confirms(source)), None)
-    return found if found is not None or known is None else MaskSource(token=known)
+    if found is not None or known is None:
+        return found
+    whole = _Asked(model, args, kwargs, logits)
+    return MaskSource(token=known, tokens_first=asked.has_tokens_first() or whole.has_tokens_first())
 
 
 def _masks(asked: _Asked) -> Iterator[MaskSource]:
@@ -51,6 +54,11 @@ def _masks(asked: _Asked) -> Iterator[MaskSource]:
         fits = name != asked.first and isinstance(x, Tensor) and x.shape == asked.shape
         if fits and bool(((x == 0) | (x == 1)).all()):
             yield from (MaskSource(name, marks_padding) for marks_padding in (False, True))
+
+
+def _paddings(tokens: Tensor) -> list[MaskSource]:
+    """Return tokens that may stand for padding: 0, and the one that most samples end in."""
+    return [MaskSource(token=token) for token in dict.fromkeys((0, int(tokens[:, -1].mode().values)))]
 
 
 class _Asked:
@@ -93,6 +101,17 @@ class _Asked:
         except Exception:  # noqa: BLE001 - whatever a model raises that cannot be asked in this way
             return False
 
+    @torch.no_grad()
+    def has_tokens_first(self) -> bool:
+        """Return whether there is an answer for every entry along the second axis of the tokens, not the first."""
+        try:
+            answers = len(self._answer(self.given))
+        except torch.OutOfMemoryError:
+            raise
+        except Exception:  # noqa: BLE001 - whatever a model raises that takes no few tokens
+            return False
+        return answers == self.shape[1] != self.shape[0]
+
     def _has_mask(self, source: MaskSource) -> bool:
         """Return whether tokens that a mask leaves out may be others, and tokens that count may not."""
         counting = torch.full_like(self.given[source.argument], not source.marks_padding)
@@ -116,7 +135,7 @@ class _Asked:
         """Return the logits; where every token has some, of those that are kept."""
         args, names = tuple(given.values())[: self._positional], list(given)[self._positional :]
         with unfused_attention():
-            found = self._logits(eager(self.model)(*args, **{name: given[name] for name in names}))
+            found = self._logits(run_on_copies(self.model, args, {name: given[name] for name in names}))
         return self._cut(found) if found.ndim == 3 else found
 
     def _cut(self, x: Any) -> Any:

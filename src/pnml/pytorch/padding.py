@@ -111,6 +111,11 @@ class _Probe:
         def end(name: str, x: Any) -> Any:
             if is_lengths(name, x):
                 return self._cut(self.mask).sum(dim=1)
+            if isinstance(x, Tensor) and self._has_tokens_first(x):
+                return of_samples(name, x.transpose(0, 1)).transpose(0, 1)
+            return of_samples(name, x)
+
+        def of_samples(name: str, x: Any) -> Any:
             if not isinstance(x, Tensor) or x.shape[:2] != self.mask.shape:
                 return x
             if is_cut:
@@ -122,6 +127,11 @@ class _Probe:
         names = [*signature(self.model.forward).parameters, *[""] * len(self.args)]
         by_position = tuple(end(name, x) for name, x in zip(names, self.args, strict=False))
         return by_position, {name: end(name, x) for name, x in self.kwargs.items()}
+
+    def _has_tokens_first(self, x: Tensor) -> bool:
+        """Return whether an argument has its samples in the second axis, as the tokens may have."""
+        known = self.source is not None and self.source.tokens_first
+        return x.shape[:2] == self.mask.T.shape and (known or x.shape[:2] != self.mask.shape)
 
     def _padding(self, name: str, x: Tensor) -> int:
         """Return what stands for padding in an argument."""

@@ -6,13 +6,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
-from pnml.pytorch.head import Call, eager, record_calls, unfused_attention
+from pnml.pytorch.head import Call, record_calls, run_on_copies, unfused_attention
 from pnml.pytorch.token_mask import token_mask
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pnml.pytorch.token_mask import MaskSource
 
@@ -69,17 +70,42 @@ class Passes:
         with _replaced_output(self.modules[name], row):
             return self._answer()
 
-    def mirrored(self) -> Passes:
-        """Return the same with other samples: the first argument that has two or more axes, its last one reversed."""
+    def mirrored(self, steps: int = 0) -> Passes:
+        """Return the same with other samples.
+
+        Args:
+            steps: by how many the first argument that has two or more axes is shifted along its last one, reversed.
+        """
         given = [*self.args, *self.kwargs.values()]
         first = next((x for x in given if isinstance(x, Tensor) and x.ndim > 1), None)
-        args = tuple(x.flip(-1) if x is first and x is not None else x for x in self.args)
-        kwargs = {name: x.flip(-1) if x is first and x is not None else x for name, x in self.kwargs.items()}
+
+        def other(x: Any) -> Any:
+            return x.flip(-1).roll(steps, -1) if x is first and x is not None else x
+
+        args, kwargs = tuple(map(other, self.args)), {name: other(x) for name, x in self.kwargs.items()}
         return Passes(self.model, args, kwargs, self.logits, self.source)
+
+    def run_more(self, seen: Pass, times: int) -> Pass:
+        """Return a pass together with some on other samples."""
+        passes = [seen, *(self.mirrored(steps).run(seen.calls, _keep_all) for steps in range(times))]
+        calls = {name: _joined([one.calls[name] for one in passes]) for name in seen.calls}
+        return Pass(calls, torch.cat([one.answer for one in passes]), None)
 
     def _answer(self) -> Tensor:
         with unfused_attention():
-            return self.logits(eager(self.model)(*self.args, **self.kwargs))
+            return self.logits(run_on_copies(self.model, self.args, self.kwargs))
+
+
+def _keep_all(_output: Tensor) -> bool:
+    return True
+
+
+def _joined(every: Sequence[Sequence[Call]]) -> list[Call]:
+    """Return the calls of a module in several passes, each with the samples of all; none where they do not fit."""
+    shapes = {tuple((x.shape[1:], z.shape[1:]) for x, z in calls) for calls in every}
+    if len(shapes) > 1:
+        return []
+    return [Call(*(torch.cat(parts) for parts in zip(*calls, strict=True))) for calls in zip(*every, strict=True)]
 
 
 @contextmanager

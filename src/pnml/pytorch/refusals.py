@@ -51,15 +51,23 @@ def multilabel_refusal(answer: Tensor, reason: str) -> HeadNotFoundError:
 
 
 def diagnosis(
-    modules: Mapping[str, nn.Module], seen: Pass, named: str | None, not_affine: Sequence[str]
+    modules: Mapping[str, nn.Module], seen: Pass, named: str | None, not_affine: Sequence[str], samples: int | None
 ) -> HeadNotFoundError:
-    """Return the error that says why none of a model's layers is its head."""
+    """Return the error that says why none of a model's layers is its head.
+
+    Args:
+        modules: of the model, by name.
+        seen: a forward pass.
+        named: the head that was asked for.
+        not_affine: the names of layers whose output the answer is made of, and which are not affine.
+        samples: how many the batch has, None if that is not known.
+    """
     if any(isinstance(module, torch.jit.ScriptModule) for module in modules.values()):
         return HeadNotFoundError(
             "the model is scripted or traced, and does not show what passes through its layers: guard the module that "
             f"it was made from, and script that one's graph.{WAY_OUT}"
         )
-    if seen.answer.ndim == 1 and seen.answer.shape[0] > 1 and named is None and not not_affine:
+    if seen.answer.ndim == 1 and seen.answer.shape[0] not in {1, samples} and named is None and not not_affine:
         return HeadNotFoundError(
             f"the model answered with shape {tuple(seen.answer.shape)}, as for one sample without an axis of samples: "
             f"pass batches, DataLoader(dataset, batch_size=128), or x[None] for one sample.{WAY_OUT}"

@@ -24,11 +24,13 @@ class MaskSource(NamedTuple):
         argument: the name of an argument that does, empty if none does.
         marks_padding: whether True in it marks tokens that do not count.
         token: which token stands for padding, where the tokens themselves tell.
+        tokens_first: whether these have their samples in the second axis, (T, n).
     """
 
     argument: str = ""
     marks_padding: bool = False
     token: int | None = None
+    tokens_first: bool = False
 
     def mask(self, given: dict[str, Any]) -> Tensor | None:
         """Return which tokens count, (n, T), None if the arguments do not say so.
@@ -38,7 +40,9 @@ class MaskSource(NamedTuple):
         """
         if self.token is not None:
             tokens = tokens_of(given)
-            return None if tokens is None else tokens != self.token
+            if tokens is None:
+                return None
+            return (tokens.T if self.tokens_first else tokens) != self.token
         return _as_mask(given.get(self.argument), marks_padding=self.marks_padding)
 
 
@@ -60,8 +64,9 @@ def token_mask(
             return mask
     lengths: Tensor | None = next((x for name, x in given.items() if is_lengths(name, x)), None)
     first = next((x for x in given.values() if isinstance(x, Tensor) and x.ndim > 1), None)
-    if lengths is not None and first is not None and len(first) == len(lengths):
-        return torch.arange(first.shape[1], device=lengths.device) < lengths[:, None]
+    if lengths is not None and first is not None and len(lengths) in first.shape[:2]:
+        tokens = first.shape[len(first) == len(lengths)]  # along the second axis, or the first
+        return torch.arange(tokens, device=lengths.device) < lengths[:, None]
     return None if source is None else source.mask(given)
 
 

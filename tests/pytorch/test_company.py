@@ -1,0 +1,158 @@
+"""Models that mix the samples of a batch: layers in another order are left out, and other mixing is told."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.utils.rnn import pack_padded_sequence
+
+import pnml
+from pnml.pytorch.company import UnstableModelWarning
+from pnml.pytorch.head import HeadNotFoundError
+from pnml.pytorch.layers import LayersNotFoundError, LayersNotFoundWarning
+
+from .networks import CLASSES, rows, seeded
+
+WORDS = 40
+Batch = tuple[Tensor, Tensor]
+
+
+class Sorting(nn.Module):
+    """Sorts its samples by length for a packed sequence, as older code does, and puts them back before the head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.embed, self.rnn = nn.Embedding(WORDS, 8), nn.Linear(8, 8), nn.GRU(8, 8, batch_first=True)
+        self.head = nn.Linear(8, CLASSES)
+
+    def states(self, words: Tensor, lengths: Tensor) -> Batch:
+        ordered, order = lengths.sort(descending=True, stable=True)
+        packed = pack_padded_sequence(self.embed(self.first(words[order])), ordered, batch_first=True)
+        return self.rnn(packed)[1][0], order.argsort()
+
+    def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
+        states, back = self.states(words, lengths)
+        logits: Tensor = self.head(states[back])
+        return logits
+
+
+class SortingLater(Sorting):
+    """The same with a layer that is called before the samples are sorted."""
+
+    def states(self, words: Tensor, lengths: Tensor) -> Batch:
+        ordered, order = lengths.sort(descending=True, stable=True)
+        packed = pack_padded_sequence(self.embed(self.first(words)[order]), ordered, batch_first=True)
+        return self.rnn(packed)[1][0], order.argsort()
+
+
+class BackTooLate(Sorting):
+    """Puts the logits back, and not what enters the head."""
+
+    def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
+        states, back = self.states(words, lengths)
+        logits: Tensor = self.head(states)
+        return logits[back]
+
+
+def sentences(count: int, seed: int) -> Batch:
+    lengths = torch.randint(2, 9, (count,), generator=seeded(seed))
+    return torch.randint(1, WORDS, (count, 8), generator=seeded(seed + 50)), lengths
+
+
+def fitted(model: nn.Module) -> pnml.Guard:
+    return pnml.guard(model).fit([(*sentences(40, seed), torch.zeros(40)) for seed in range(4)], progress=False)
+
+
+def test_layers_that_hold_other_samples_are_left_out() -> None:
+    model = Sorting().double().eval()
+    with pytest.warns(LayersNotFoundWarning, match=r"layers \['first', 'embed'\] put out .* depends on the others"):
+        guard = fitted(model)
+    words, lengths = sentences(9, 8)
+    together = guard(words, lengths).regret
+    alone = torch.cat([guard(words[[row]], lengths[[row]]).regret for row in range(9)])
+    torch.testing.assert_close(alone, together, rtol=1e-9, atol=1e-12)
+
+
+def test_layers_that_hold_their_own_samples_stay() -> None:
+    guard = fitted(SortingLater().eval())
+    assert guard.layers == ("first",)
+
+
+def test_named_layers_that_hold_other_samples_are_refused() -> None:
+    with pytest.raises(LayersNotFoundError, match="depends on the others, as where a model sorts its samples"):
+        pnml.guard(Sorting(), layers=["embed"]).fit([sentences(40, 0)], progress=False)
+
+
+def test_a_head_that_holds_other_samples_than_the_answers_is_refused() -> None:
+    words, lengths = sentences(40, 0)
+    order = lengths.argsort(descending=True, stable=True)  # as a loader of sorted batches yields them
+    with pytest.raises(HeadNotFoundError, match=r"Put them back before it\.\n.*\n.*embed="):
+        pnml.guard(BackTooLate()).fit([(words[order], lengths[order])], progress=False)
+
+
+class AlwaysDropping(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.head = nn.Linear(8, 16), nn.Linear(16, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(functional.dropout(self.first(x).tanh(), 0.3))
+        return logits
+
+
+class AttendingToSamples(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.head = nn.Linear(8, 16), nn.Linear(16, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        logits: Tensor = self.head((x @ x.T).softmax(dim=1) @ x)
+        return logits
+
+
+def test_a_model_that_answers_at_random_is_told() -> None:
+    with pytest.warns(UnstableModelWarning, match=r"when it is run again.*training=self\.training"):
+        guard = pnml.guard(AlwaysDropping()).fit([rows(60)], progress=False)
+    assert guard.layers == ("first",)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        AttendingToSamples(),
+        nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8, track_running_stats=False), nn.Linear(8, CLASSES)),
+    ],
+)
+def test_a_model_whose_answers_depend_on_the_other_samples_is_told(model: nn.Module) -> None:
+    with pytest.warns(UnstableModelWarning, match="depends on the other samples of its batch"):
+        pnml.guard(model).fit([rows(60)], progress=False)
+
+
+def test_samples_in_the_second_axis_are_tried_there() -> None:
+    class Steps(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.rnn, self.head = nn.GRU(5, 8), nn.Linear(8, CLASSES)
+
+        def forward(self, x: Tensor) -> Tensor:
+            logits: Tensor = self.head(functional.dropout(self.rnn(x)[0][-1], 0.3))
+            return logits
+
+    with pytest.warns(UnstableModelWarning, match="when it is run again"):
+        pnml.guard(Steps()).fit([torch.randn(7, 40, 5, generator=seeded())], progress=False)
+
+
+def test_lack_of_memory_is_no_answer() -> None:
+    class Hungry(AlwaysDropping):
+        def forward(self, x: Tensor) -> Tensor:
+            if len(x) == 8:
+                raise torch.OutOfMemoryError
+            return super().forward(x)
+
+    with pytest.raises(torch.OutOfMemoryError):
+        pnml.guard(Hungry()).fit([rows(60)], progress=False)

@@ -1,0 +1,98 @@
+"""A loaded guard reads its model as the one that was saved did, whatever it sees first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import pnml
+
+from .networks import CLASSES, seeded
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WORDS = 40
+
+
+class Mean(nn.Module):
+    """Blocks on words, and the mean of those that are not 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed, self.block, self.head = nn.Embedding(WORDS, 8), nn.Linear(8, 8), nn.Linear(8, CLASSES)
+
+    def forward(self, words: Tensor) -> Tensor:
+        counts = (words != 0)[:, :, None]
+        logits: Tensor = self.head((self.block(self.embed(words)).tanh() * counts).sum(dim=1) / counts.sum(dim=1))
+        return logits
+
+
+class Pages(nn.Module):
+    """Words joined to sentences by weights, and sentences to pages: each with as many features as there are of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed, self.word, self.share = nn.Embedding(WORDS, 6), nn.Linear(6, 6), nn.Linear(6, 1)
+        self.sentence = nn.GRU(6, 6, batch_first=True, bidirectional=True)
+        self.head = nn.Linear(12, CLASSES)
+
+    def forward(self, words: Tensor) -> Tensor:
+        x = self.word(self.embed(words.flatten(0, 1))).tanh()
+        sentences = (self.share(x).softmax(dim=1) * x).sum(dim=1)
+        logits: Tensor = self.head(self.sentence(sentences.reshape(*words.shape[:2], -1))[0].mean(dim=1))
+        return logits
+
+
+def sentences(count: int, *shape: int, seed: int = 0) -> Tensor:
+    return torch.randint(1, WORDS, (count, *shape), generator=seeded(seed))
+
+
+def loaded(guard: pnml.Guard, path: Path) -> pnml.Guard:
+    guard.save(path / "detector.safetensors")
+    return pnml.guard(guard.model).load(path / "detector.safetensors")
+
+
+def test_what_stands_for_padding_is_stored(tmp_path: Path) -> None:
+    guard = pnml.guard(Mean().double().eval()).fit([sentences(60, 8)], progress=False)
+    again = loaded(guard, tmp_path)
+    again(torch.full((1, 8), 5))  # of one word, which says nothing of padding
+    assert again.mask_source == guard.mask_source
+    words = sentences(9, 8, seed=1)
+    padded = torch.cat([words, torch.zeros(9, 4, dtype=torch.long)], dim=1)
+    torch.testing.assert_close(again(padded).regret, guard(words).regret, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("count", [1, 9])
+def test_the_axes_of_layers_are_stored(count: int, tmp_path: Path) -> None:
+    guard = pnml.guard(Pages().double().eval()).fit([sentences(60, 4, 5)], progress=False)
+    again = loaded(guard, tmp_path)
+    assert again.found_layers == guard.found_layers
+    words = sentences(count, 4, 5, seed=1)
+    assert torch.equal(again(words).regret, guard(words).regret)
+
+
+def test_a_recurrent_layer_has_its_channels_last() -> None:
+    guard = pnml.guard(Pages()).fit([sentences(60, 4, 5)], progress=False)
+    assert [(layer.name, layer.channel_axis) for layer in guard.found_layers or ()] == [("sentence", 2)]
+
+
+def test_a_fit_that_fails_leaves_what_stands_for_padding(tmp_path: Path) -> None:
+    guard = pnml.guard(Mean()).fit([sentences(60, 8)], progress=False)
+    again = loaded(guard, tmp_path)
+    with pytest.raises(IndexError):
+        again.fit([torch.full((3, 8), 5), torch.full((3, 8), WORDS)], progress=False)
+    assert again.mask_source == guard.mask_source
+
+
+def test_a_detector_that_names_other_layers_is_read_anew(tmp_path: Path) -> None:
+    guard = pnml.guard(Mean(), layers=["block"]).fit([sentences(60, 8)], progress=False)
+    guard.fitted().layer_names = ("embed",)
+    again = loaded(guard, tmp_path)
+    assert again.layers == ("embed",)
+    assert again.found_layers is None
