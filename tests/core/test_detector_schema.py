@@ -179,6 +179,10 @@ def test_numbers_that_contradict_each_other_are_refused(name: str, value: Any, m
         ("preparation", [[], 1, "x"]),
         ("reading", [[], {}, {"layers": [], "mask": None}, {"head": "", "layers": None, "mask": None}]),
         ("reading", [{"head": "", "layers": [1], "mask": None}, {"head": "", "layers": [], "mask": "x"}]),
+        (
+            "reading",
+            [{"head": "", "layers": [{"name": ["x"]}], "mask": None}, {"head": "", "layers": [[]], "mask": {}}],
+        ),
         ("reading", [{"head": 1, "layers": [], "mask": None}]),
         ("ridges", [None, [], {}, {"0": 1.0}, {"0": 1.0, "1": 1.0, "x": 1.0}, {"0": 0, "1": 1.0, "background": 1.0}]),
         ("threshold", [1, [], {}, "x"]),

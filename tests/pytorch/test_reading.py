@@ -96,3 +96,14 @@ def test_a_detector_that_names_other_layers_is_read_anew(tmp_path: Path) -> None
     again = loaded(guard, tmp_path)
     assert again.layers == ("embed",)
     assert again.found_layers is None
+
+
+def test_a_reading_of_another_version_is_refused_by_the_name_of_its_file(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 3))
+    guard = pnml.guard(model).fit([torch.randn(50, 8)], progress=False)
+    reading = guard.fitted().reading
+    assert reading is not None
+    reading["layers"][0]["stride"] = 2
+    guard.save(tmp_path / "detector.safetensors")
+    with pytest.raises(ValueError, match=r"detector.safetensors: the entry 'reading' is of another version .*stride"):
+        pnml.guard(model).load(tmp_path / "detector.safetensors")

@@ -118,11 +118,12 @@ def _keys(arrays: Arrays) -> str:
 
 
 def _is_reading(value: Any) -> bool:
-    """Return whether a value has the name of a guard's head, a list for every layer, and one or none for its mask."""
+    """Return whether a value has the name of a guard's head, and names with values for every layer and for its mask."""
     if not isinstance(value, dict) or {*value} != {"head", "layers", "mask"} or not isinstance(value["layers"], list):
         return False
+    named = (*value["layers"], {} if value["mask"] is None else value["mask"])
     return isinstance(value["head"], str) and all(
-        isinstance(one, list) for one in (*value["layers"], value["mask"] or [])
+        isinstance(one, dict) and all(isinstance(x, (str, int, type(None))) for x in one.values()) for one in named
     )
 
 

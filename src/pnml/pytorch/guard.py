@@ -231,6 +231,10 @@ class Guard(GuardedModel):
                 before 0.2 know no more than that.
         """
         detector = Detector.load(path)
+        try:
+            reading = from_reading(detector.reading, detector.layer_names)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
         known = relation(detector.model_fingerprint, self.model)
         if check_model and known == "rounded":
             raise refuse_rounded(path)
@@ -242,7 +246,6 @@ class Guard(GuardedModel):
         self.detector, self._is_loaded, self.found_head = detector, True, None
         self.embedding_scale, self.task = detector.embedding_scale, detector.task
         self._wanted, self.found_layers = detector.layer_names or "last", None
-        reading = from_reading(detector.reading, detector.layer_names)
         if reading is not None:
             self.found_layers, self.mask_source = reading
         return self

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 def to_reading(head: str, layers: Sequence[Layer], source: MaskSource | None) -> dict[str, Any]:
     """Return the name of a guard's head, its layers, and what says which tokens count, to be stored."""
-    mask = None if source is None else list(source)
-    return {"head": head, "layers": [list(layer) for layer in layers], "mask": mask}
+    mask = None if source is None else source._asdict()
+    return {"head": head, "layers": [layer._asdict() for layer in layers], "mask": mask}
 
 
 def from_reading(
@@ -27,7 +27,9 @@ def from_reading(
     """
     if reading is None:
         return None
-    layers = tuple(Layer(*layer) for layer in reading["layers"])
-    if [str(layer) for layer in layers] != list(names):
-        return None
-    return layers, None if reading["mask"] is None else MaskSource(*reading["mask"])
+    try:
+        layers = tuple(Layer(**layer) for layer in reading["layers"])
+        mask = None if reading["mask"] is None else MaskSource(**reading["mask"])
+    except TypeError as error:
+        raise ValueError(f"the entry 'reading' is of another version of pnml: {error}") from error
+    return (layers, mask) if [str(layer) for layer in layers] == list(names) else None
