@@ -29,13 +29,14 @@ NAMES = {
     "text": ("BANKING77", "frozen encoder"),
     "text-fine-tuned": ("BANKING77", "fine-tuned"),
     "clinc150": ("CLINC150", "frozen encoder"),
+    "clinc150-fine-tuned": ("CLINC150", "fine-tuned"),
 }
 KINDS = {"Mean AUROC": ("near", "far"), "Near AUROC": ("near",)}
 
 
 def intents(folder: Path) -> str:
     """Return the AUROC of some methods on questions that no class is for, by data and classifier."""
-    records = {name: text_tasks(folder, name) for name in CLASSIFIERS}
+    records = measured(folder)
     lines = [("AUROC", *(", ".join(NAMES[name]) for name in records))]
     for method, words in METHODS.items():
         found = (mean(record, method, "auroc", ("near",)) for record in records.values())
@@ -49,10 +50,14 @@ def summary(folder: Path) -> str:
     for kind in KINDS:
         head += [kind, "Place", "Ahead of the best other by"]
     lines = []
-    for name in CLASSIFIERS:
-        record = text_tasks(folder, name)
+    for name, record in measured(folder).items():
         lines.append([*NAMES[name], *(cell for kinds in KINDS.values() for cell in standing(record, kinds))])
     return markdown_table([head, *lines])
+
+
+def measured(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the records of the kinds of classifiers that were measured."""
+    return {name: record for name in CLASSIFIERS if (record := text_tasks(folder, name))["tasks"]}
 
 
 def standing(record: dict[str, Any], kinds: Sequence[str]) -> tuple[str, str, str]:

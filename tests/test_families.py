@@ -171,6 +171,21 @@ def test_each_classifier_of_texts_has_a_table_of_its_own(tables: Any, tmp_path: 
         assert line[4] == mean
 
 
+def test_classifiers_that_were_not_measured_are_named_and_have_no_line(tables: Any, tmp_path: Path) -> None:
+    page = import_module("page_text")
+    methods = dict.fromkeys(page.METHODS, (80.0, 90.0))
+    write_text_records(tmp_path, methods)
+    (tmp_path / "clinc150-cpu.json").write_text(json.dumps(made_record(methods, ("frozen",))), encoding="utf-8")
+    assert tables.block(tmp_path, "clinc150-fine-tuned") == tables.NOT_YET
+    assert [line[0] for line in cells(page.summary(tmp_path))] == [
+        "Questions",
+        "-" * 11,
+        *["BANKING77"] * 2,
+        "CLINC150",
+    ]
+    assert cells(page.intents(tmp_path))[0][-1] == "CLINC150, frozen encoder"
+
+
 def test_classifiers_with_other_training_sets_have_the_near_auroc_with_each(tables: Any) -> None:
     methods = dict.fromkeys(("gen", "vim", "knn", "rmd", "react", "energy"), (60.0, 70.0)) | {"pnml": (50.0, 50.0)}
     record = made_record(methods, ("frozen",))
