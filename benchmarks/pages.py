@@ -68,6 +68,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "speed": lambda: page_speed.beside_the_peer(RESULTS),
     "guard-overhead": lambda: page_speed.guard_overhead(RESULTS),
     "text-intents": lambda: page_text.intents(RESULTS),
+    "text-summary": lambda: page_text.summary(RESULTS),
     "uses-selective": lambda: page_uses.selective(RESULTS),
     "uses-calibration": lambda: page_uses.calibration(RESULTS),
     "uses-adversarial": lambda: page_uses.adversarial(RESULTS),

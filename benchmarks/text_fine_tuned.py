@@ -21,7 +21,7 @@ of the guard, called with test questions as they come, in batches padded otherwi
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -34,6 +34,8 @@ from pnml.bench.methods import ALL_METHODS
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from pnml.pytorch.guard import Guard
 
@@ -78,37 +80,52 @@ def check_guard(guard: Guard, task: Task, part: Part, inputs: list[dict[str, Ten
     torch.testing.assert_close(found.double(), expected.double(), rtol=1e-2, atol=1e-6)
 
 
-def make(folder: Path, seed: int) -> Task:
+class Texts(NamedTuple):
+    """Texts, and their classes as numbers."""
+
+    texts: list[str]
+    labels: NDArray[np.int64]
+
+
+def fine_tune(sets: dict[str, Texts], oods: dict[str, list[str]], seed: int) -> Task:
+    """Return the task of a classifier trained on the set "train", with the layers of its guard."""
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-    names, inside, out = split(folder, seed)
-    texts = {part: [text for text, _ in questions(folder, part)] for part in names}
-    known = {part: np.flatnonzero(np.isin(named, inside)) for part, named in names.items()}
-    labels = {part: np.searchsorted(inside, names[part][rows]) for part, rows in known.items()}
-    sets = {part: [texts[part][row] for row in rows] for part, rows in known.items()}
+    known, test = sets["train"], sets["test"]
     torch.manual_seed(seed)
     tokenizer: Any = AutoTokenizer.from_pretrained(weights())
-    model = AutoModelForSequenceClassification.from_pretrained(weights(), num_labels=len(inside))
-    train(model, tokenizer, sets["train"], torch.from_numpy(labels["train"]))
+    model = AutoModelForSequenceClassification.from_pretrained(weights(), num_labels=int(known.labels.max()) + 1)
+    train(model, tokenizer, known.texts, torch.from_numpy(known.labels))
 
-    guard = pnml.guard(model).fit(batches(tokenizer, sorted(sets["train"], key=len)), progress=False)
+    guard = pnml.guard(model).fit(batches(tokenizer, sorted(known.texts, key=len)), progress=False)
     if guard.head_name != HEAD or not guard.found_layers:
         raise RuntimeError(f"expected the head {HEAD!r} and layers, got {guard}")
     run = partial(run_texts, model, guard.found_layers, tokenizer, head=HEAD)
-    strange = [texts["test"][row] for row in np.flatnonzero(np.isin(names["test"], out))]
     task = Task(
         model.get_submodule(HEAD),
         guard.found_layers,
-        run(sets["train"])._replace(labels=labels["train"]),
-        run(sets["test"])._replace(labels=labels["test"]),
-        {"near: left-out intents": run(strange), "far: code": run(code())},
+        run(known.texts)._replace(labels=known.labels),
+        run(test.texts)._replace(labels=test.labels),
+        {name: run(texts) for name, texts in oods.items()},
     )
     with torch.inference_mode():
-        right = task.head(task.test.embeddings).argmax(dim=1).numpy() == labels["test"]
+        right = task.head(task.test.embeddings).argmax(dim=1).numpy() == test.labels
     print(f"{np.mean(right):.2%} of the known test questions right", flush=True)
-    some = np.random.default_rng(0).choice(len(sets["test"]), COMPARED, replace=False)
-    check_guard(guard, task, task.test.of(some), list(batches(tokenizer, [sets["test"][row] for row in some])))
+    some = np.random.default_rng(0).choice(len(test.texts), COMPARED, replace=False)
+    check_guard(guard, task, task.test.of(some), list(batches(tokenizer, [test.texts[row] for row in some])))
     return task
+
+
+def make(folder: Path, seed: int) -> Task:
+    names, inside, out = split(folder, seed)
+    texts = {part: [text for text, _ in questions(folder, part)] for part in names}
+    known = {part: np.flatnonzero(np.isin(named, inside)) for part, named in names.items()}
+    sets = {
+        part: Texts([texts[part][row] for row in rows], np.searchsorted(inside, names[part][rows]))
+        for part, rows in known.items()
+    }
+    strange = [texts["test"][row] for row in np.flatnonzero(np.isin(names["test"], out))]
+    return fine_tune(sets, {"near: left-out intents": strange, "far: code": code()}, seed)
 
 
 if __name__ == "__main__":
