@@ -184,7 +184,7 @@ def test_a_loaded_guard_finds_its_layers_with_the_example(tmp_path: Path) -> Non
     guard = pnml.guard(mlp()).fit(loader(rows(100)), progress=False)
     guard.save(tmp_path / "detector.safetensors")
     loaded = pnml.guard(guard.model).load(tmp_path / "detector.safetensors")
-    with pytest.raises(ValueError, match="call it once with a batch, to see its layers"):
+    with pytest.raises(ValueError, match="call it once with a batch, to see its head and layers"):
         GuardGraph(loaded)
     path = pnml.export_onnx(loaded, rows(4), tmp_path / "guarded.onnx")
     assert_agree(run(path, input=rows(20, seed=1)), guard(rows(20, seed=1)), guard)

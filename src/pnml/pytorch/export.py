@@ -55,9 +55,9 @@ class GuardGraph(nn.Module):
     def __init__(self, guard: Guard) -> None:
         super().__init__()
         detector = guard.fitted()
-        if guard.layers and guard.found_layers is None:
+        if guard.found_head is None or (guard.layers and guard.found_layers is None):
             raise ValueError(
-                "the guard was loaded and has not been run yet: call it once with a batch, to see its layers"
+                "the guard was loaded and has not been run yet: call it once with a batch, to see its head and layers"
             )
         guard.warn_if_changed()
         if detector.task == "multilabel" or (guard.found_head and guard.found_head.ending.reading == "every"):
@@ -138,7 +138,7 @@ def export_onnx(guard: Guard, example: Any, path: str | os.PathLike[str]) -> Pat
     for module in ("onnx", "onnxscript"):
         require(module, extra="onnx", what="pnml.export_onnx")
     args, kwargs = inputs_of(example, guard.model, guard.inputs)
-    if guard.found_layers is None:
+    if guard.found_head is None or guard.found_layers is None:
         with guard.eval_no_grad():
             guard.find(args, kwargs)
     graph = _ByPosition(GuardGraph(guard), kwargs)
