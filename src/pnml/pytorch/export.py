@@ -60,7 +60,7 @@ class GuardGraph(nn.Module):
                 "the guard was loaded and has not been run yet: call it once with a batch, to see its head and layers"
             )
         guard.warn_if_changed()
-        if detector.task == "multilabel" or (guard.found_head and guard.found_head.ending.reading == "every"):
+        if detector.task == "multilabel" or guard.found_head.ending.reading == "every":
             raise ValueError("a graph has one score per sample: models of several labels, tokens or pixels have more")
         self.guard = guard
         self.scoring = detector.model
