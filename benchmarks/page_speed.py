@@ -25,7 +25,8 @@ def guard_overhead(folder: Path) -> str:
             low, high = one["overhead, quartiles"]
             adds = f"{one['overhead, percent']:.1f}% ({low:.1f} to {high:.1f})".replace("-", "−")
             times = f"{one['plain, ms']:,.1f}", f"{one['guarded, ms']:,.1f}"
-            network = label(one["network"]) + (", compiled" if one.get("compiled") else "")
+            pixels = f", {one['pixels']} pixels" if one.get("pixels", 32) != 32 else ""
+            network = label(one["network"]) + pixels + (", compiled" if one.get("compiled") else "")
             lines.append((machine, network, str(one["watched"]), *times, adds))
     return markdown_table(lines)
 
