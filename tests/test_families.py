@@ -257,7 +257,7 @@ WORDS = {
 
 def test_the_differences_in_the_words_about_photographs_are_of_the_record(tables: Any) -> None:
     root = BENCHMARKS.parent
-    page = " ".join((root / "docs" / "families.md").read_text(encoding="utf-8").split())
+    page = " ".join((root / "docs" / "other-data.md").read_text(encoding="utf-8").split())
     record = json.loads((root / "results" / "imagenet-cpu.json").read_text(encoding="utf-8"))
     parts = [tables.tasks_of(record, name) for name in ("lite0", "lite1", "lite2", "resnet50")]
 
@@ -277,3 +277,23 @@ def test_the_differences_in_the_words_about_photographs_are_of_the_record(tables
     assert "`pnml` is fifth, second, fifth and fourth" in page
     gaps = aurocs.max(axis=0) - values("pnml")
     assert f"{gaps.min():.1f} to {gaps.max():.1f} points ahead" in page
+
+
+@pytest.mark.parametrize(
+    ("family", "data"), [("imagenet", "[Photographs]"), ("tabular", "[Tables of numbers]"), ("audio", "[Sound]")]
+)
+def test_the_summary_of_families_is_of_the_records(tables: Any, family: str, data: str) -> None:
+    root = BENCHMARKS.parent
+    page = (root / "docs" / "other-data.md").read_text(encoding="utf-8")
+    (line,) = (line for line in cells(page) if line[0].startswith(data))
+    record = tables.read(root / "results", family)
+    first = next(iter(record["tasks"].values()))["auroc"]
+    means = {
+        method: found.value
+        for method in first
+        if tables.needs_no_ood_data(method) and (found := tables.mean(record, method, "auroc", ("near", "far")))
+    }
+    others = {method: value for method, value in means.items() if not method.startswith("pnml")}
+    best = max(others, key=others.__getitem__)
+    place = 1 + sum(value > means["pnml"] for value in means.values())
+    assert line[2:] == [f"{means['pnml']:.1f}", str(place), f"{others[best]:.1f} ({best})"]
