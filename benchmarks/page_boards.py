@@ -63,16 +63,6 @@ def table(results: Sequence[Result]) -> str:
     return markdown_table(lines)
 
 
-def short_table(results: Sequence[Result]) -> str:
-    """Return the same with fewer columns, for the README."""
-    if not _boards(results):
-        return NOT_YET
-    rows = [line.strip("|").split("|") for line in table(results).splitlines()]
-    kept = (0, 2, 3, 4, 5, 7)
-    lines = [tuple(row[i].strip() for i in kept) for n, row in enumerate(rows) if n != 1]
-    return markdown_table(lines)
-
-
 def words(results: Sequence[Result]) -> str:
     """Return how often and by how much the default leads."""
     boards = _boards(results)

@@ -51,7 +51,6 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "gram-counts": lambda: page_paper.gram_counts(RESULTS),
     "trainings": lambda: page_paper.trainings(results(), RESULTS),
     "boards": lambda: page_boards.table(results()),
-    "boards-short": lambda: page_boards.short_table(results()),
     "boards-words": lambda: page_boards.words(results()),
     "near-far": lambda: page_boards.near_and_far(results()),
     "second-words": page_boards.second_words,

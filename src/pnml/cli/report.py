@@ -53,8 +53,8 @@ def report(
     It has the share of flagged samples beside the expected one, histograms with a threshold to move, p-values, shares
     by predicted class, the flagged samples to download, and pictures; of benchmark results also metrics and ROC.
 
-    Of scores with a detector of several layers, it shows which depth of the network gave flagged samples away; with
-    `pnml score --by-layer` also the shares of all layers in every picture.
+    Of scores with a detector of several layers, it shows at which depth of the network flagged samples are strange;
+    with `pnml score --by-layer` also the shares of all layers in every picture.
 
     Of results it always has the tables; charts and pictures of those run with `--keep-scores`.
 

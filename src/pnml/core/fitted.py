@@ -110,17 +110,17 @@ class Fitted:
 
     @property
     def embedding_length(self) -> float:
-        """The norm that embeddings get for the model's probabilities p: 1, but for "auto"."""
+        """The norm that embeddings get for the model's probabilities p; 1 unless embedding_scale is "auto"."""
         return self._all_scales[0]
 
     @property
     def bias_scale(self) -> float:
-        """The factor of the bias for these p: 1, but for "auto", where it shrinks along with the embeddings."""
+        """The factor of the bias for these p: "auto" scales it along with the embeddings; 1 otherwise."""
         return self._all_scales[1]
 
     @property
     def label_noise(self) -> float:
-        """The share of labels assumed to be random, so that no p is certain: 0, but for "auto"."""
+        """The share of labels assumed to be random, so that no p is certain; 0 unless embedding_scale is "auto"."""
         return self._all_scales[2]
 
     @property

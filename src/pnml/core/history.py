@@ -33,7 +33,7 @@ class Period(NamedTuple):
         flagged: how many of them are flagged.
         p_values: how many p-values lie in each of ``BINS`` equal ranges.
         class_samples, class_flagged: by predicted class, where it is known, shape (C,).
-        layer_flagged: flagged samples by the layer that gave them away, where it is known, shape (layers,).
+        layer_flagged: flagged samples by their strangest layer, where it is known, shape (layers,).
     """
 
     first: int
@@ -119,7 +119,7 @@ class History:
             flagged: whether the regret of each exceeds the threshold.
             log_evidence: after each sample.
             prediction: the predicted classes.
-            strangest: the number of the layer that gives each away; only those of flagged samples count.
+            strangest: the number of the layer in which each is strangest; only those of flagged samples count.
         """
         if prediction is not None and len(prediction):
             self._widen(int(prediction.max()) + 1)

@@ -112,7 +112,7 @@ class Monitor:
 
     @property
     def evidence(self) -> float:
-        """What a fortune of 1 that bets on a change has become; infinity beyond what a float can hold."""
+        """The evidence for a change: what a bet of 1 on it has become; infinity beyond what a float can hold."""
         return math.exp(self.log_evidence) if self.log_evidence < 709 else math.inf
 
     @property
@@ -147,7 +147,7 @@ class Monitor:
             scores: a :class:`~pnml.Result`, which has all that is needed, or regrets of shape (m,). A regret that is
                 no number counts as the largest.
             prediction: the predicted class of each, to see which classes drive a change, and for thresholds by class.
-            strangest_layer: the layer that gives each sample away, 0 for the embedding; those of flagged samples count.
+            strangest_layer: the strangest layer of each sample, 0 for the embedding; those of flagged samples count.
         """
         flagged = None
         if isinstance(scores, Result):
@@ -170,7 +170,7 @@ class Monitor:
         return self.alarm_at is not None
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the whole state to a safetensors file; :meth:`load` goes on exactly where this left off."""
+        """Write the whole state to a safetensors file; :meth:`load` restores it exactly."""
         arrays, info = monitor_state.to_state(self)
         save_state(path, monitor_state.KIND, monitor_state.VERSION, arrays, info)
 

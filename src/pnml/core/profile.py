@@ -52,7 +52,7 @@ class Profile:
         spread: the standard deviations of their logarithms, shape (P,).
         mixing: R⁻¹ over the quantile of its form, shape (P, P).
         push: what every z adds to s besides.
-        limit: of s, above which the layers have a say.
+        limit: of s, above which the layers add to the leverage.
         reach: how far the limit is above the median of s.
     """
 

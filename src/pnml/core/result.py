@@ -116,7 +116,7 @@ class Result:
 
     @cached_property
     def strangest_layer(self) -> Array:
-        """The layer that gives the sample away, shape (n,): 0 is the embedding, l the l-th earlier layer.
+        """The layer in which the sample is strangest, shape (n,): 0 is the embedding, l the l-th earlier layer.
 
         It is the one whose leverage is farthest above that of training rows, in standard deviations of its logarithm.
         The largest share does not say this: the embedding has one in the leverage of every sample.

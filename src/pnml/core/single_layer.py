@@ -96,7 +96,7 @@ class SingleLayer:
         return np.asarray(theorem.genie(self.predict_log_proba(x), self.subspace.xtg(to_numpy(x)), log=True))
 
     def refit_genie(self, x: Any) -> Matrix:
-        """Return the genie of one row (M,) the long way: refit once per label with the row added, shape (C,).
+        """Return the genie of one row (M,) by explicit refits, one per label with the row added, shape (C,).
 
         As in the proof of Lemma 1, the assumed label's own weights are refitted to the target ln Σ_j exp(θ_jᵀx), which
         is the inverse softmax of probability one, and the other classes keep theirs.

@@ -53,7 +53,7 @@ _FEW_REMOTE_ROWS = 1 << 16
 
 
 class Subspace:
-    """The eigenbasis of the training rows' correlation and every question it answers.
+    """The eigenbasis of the training rows' correlation, and the leverages of rows in it.
 
     Args:
         eigenvalues: of Σxxᵀ, descending, shape (M,).

@@ -38,7 +38,7 @@ LEVERAGE = "leverage."
 """Begins the names of columns that hold the leverage of one layer."""
 
 STRANGEST = "strangest_layer"
-"""The name of the column that names the layer which gives a sample away."""
+"""The name of the column with the layer in which a sample is strangest."""
 
 
 def layer_labels(layer_names: Iterable[str]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Which depth of the network gave samples away: the layer that stands out most, and the shares of all."""
+"""At which depth of the network samples are strange: the strangest layer, and the shares of all."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def depth_name(report: Report, column: int) -> str:
 
 
 def flagged_by_depth(scored: ScoredSet, grid: NDArray[np.float64], count: int) -> list[list[int]] | None:
-    """Return how many flagged samples each of ``count`` depths gave away at every threshold; None where unknown.
+    """Return how many flagged samples are strangest at each of ``count`` depths, for every threshold; None if unknown.
 
     >>> from pnml.report import ScoredSet
     >>> new = ScoredSet(name="new", role="out", regret=[0.1, 0.2, 0.3], strangest=[1, 0, 1])
@@ -71,10 +71,10 @@ def render_depths(report: Report) -> str:
         for which, text in WORDS.items()
     )
     return f"""<section class="panel" aria-labelledby="depths-title">
-<h2 id="depths-title">What gave flagged samples away</h2>
+<h2 id="depths-title">Where flagged samples are strange</h2>
 <ul class="depth-words">
 {words}</ul>
-<div class="scroll" tabindex="0" role="region" aria-label="Flagged samples by the layer that gave them away">
+<div class="scroll" tabindex="0" role="region" aria-label="Flagged samples by their strangest layer">
 <table class="outcome depths">
 <caption id="depths-caption"></caption>
 <thead><tr><th scope="col">Layer</th><th scope="col" class="number">Share, %</th>
@@ -87,7 +87,7 @@ def render_depths(report: Report) -> str:
 
 
 def render_shares(report: Report, scored: ScoredSet, row: int) -> str:
-    """Return small bars of the shares of a sample, and the layer that gave it away if it is flagged."""
+    """Return small bars of the shares of a sample, and its strangest layer if it is flagged."""
     if scored.strangest is None:
         return ""
     position = (int(scored.strangest[row]) - 1) % len(report.depths)

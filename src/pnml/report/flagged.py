@@ -112,7 +112,7 @@ _TITLES = {
     "probability": "Probability",
     "regret": "Regret",
     "p_value": "p-value",
-    "strangest_layer": "Given away by",
+    "strangest_layer": "Strangest layer",
 }
 
 

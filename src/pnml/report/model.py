@@ -50,7 +50,7 @@ class ScoredSet:
         p_value: conformal p-values, shape (n,); of the report's ``calibration`` when left out.
         is_ood: which samples are flagged, shape (n,); those above the report's threshold when left out.
         leverage: the shares of the embedding and of every earlier layer in the leverage, shape (n, 1 + layers).
-        strangest: the layer that gave each sample away, shape (n,): 0 is the embedding, l the l-th earlier layer.
+        strangest: the strangest layer of each sample, shape (n,): 0 is the embedding, l the l-th earlier layer.
 
     >>> ScoredSet(name="photos", role="unlabelled", regret=[0.1, 0.7]).regret
     array([0.1, 0.7])
@@ -193,7 +193,7 @@ class Report:
 
     @property
     def has_depths(self) -> bool:
-        """Whether it is known of some samples which layer gave them away."""
+        """Whether the strangest layer of some samples is known."""
         return bool(self.layer_names) and any(one.strangest is not None for one in self.sets)
 
     @property

@@ -72,7 +72,7 @@ def report_of_scores(
     )
     facts = {"Scores": f"{path.name}, {len(scored):,} samples"}
     if STRANGEST in table and not layers.names:
-        facts["Layers"] = "in an order that the detector knows: pass --detector to see which depth gave samples away"
+        facts["Layers"] = "in an order that the detector knows: pass --detector to see where samples are strange"
     if images is not None:
         facts["Images"] = str(images)
     calibration = None if loaded is None else loaded.threshold

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class ScoredLayers(NamedTuple):
-    """The earlier layers from the input on, and which layer gave samples away.
+    """The earlier layers from the input on, and the strangest layer of each sample.
 
     Attributes:
         names: of the earlier layers; none where their order is not known.
         leverage: the shares of the embedding and of every earlier layer, shape (n, 1 + layers), or None.
-        strangest: the layer that gave each sample away, shape (n,): 0 is the embedding; or None.
+        strangest: the layer in which each sample is strangest, shape (n,): 0 is the embedding; or None.
     """
 
     names: tuple[str, ...] = ()

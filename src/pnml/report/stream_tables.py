@@ -56,7 +56,7 @@ def class_table(monitor: Monitor, class_names: Sequence[str] = ()) -> Table | No
 
 
 def depth_table(monitor: Monitor) -> Table | None:
-    """Return which layers gave flagged samples away, from input to output; None if not known."""
+    """Return the strangest layers of flagged samples, from input to output; None if not known."""
     *earlier, last = monitor.periods
     if not last.layer_flagged.any() or not monitor.layer_names:
         return None
@@ -71,7 +71,7 @@ def depth_table(monitor: Monitor) -> Table | None:
         )
         for number, name in zip(numbers, (*monitor.layer_names, "embedding"), strict=True)
     )
-    title = f"By the layer that gave flagged samples away, {last}"
+    title = f"By the strangest layer of flagged samples, {last}"
     return Table(title=title, columns=columns, rows=rows)
 
 
