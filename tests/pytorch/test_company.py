@@ -120,6 +120,22 @@ def test_a_model_that_answers_at_random_is_told() -> None:
     assert guard.layers == ("first",)
 
 
+def test_chance_that_enters_the_head_and_no_answer_is_told() -> None:
+    class Noisy(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.head = nn.Linear(8, 16), nn.Linear(32, CLASSES)
+            self.head.weight.data[:, 16:] = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.first(x).tanh()
+            logits: Tensor = self.head(torch.cat([x, torch.rand_like(x)], dim=1))
+            return logits
+
+    with pytest.warns(UnstableModelWarning, match="when it is run again"):
+        pnml.guard(Noisy()).fit([rows(60)], progress=False)
+
+
 @pytest.mark.parametrize(
     "model",
     [

@@ -92,11 +92,12 @@ def _asked(run: Run, args: tuple[Any, ...], kwargs: dict[str, Any], axis: int) -
     answers, entered, *layers = (
         _differ(x.flip(0), y) or _differ(x[: len(z)], z) for x, y, z in zip(plain, turned, half, strict=True)
     )
-    if answers:
+    if answers or entered:
         again = _rows(run(*next(taken)), count)
         is_random = again is None or any(_differ(x, y) for x, y in zip(plain, again, strict=True))
-        return Company(_RANDOM if is_random else _DEPENDENT, (False,) * len(layers))
-    return Company(_REORDERED if entered else None, tuple(layers))
+        warning = _RANDOM if is_random else _DEPENDENT if answers else _REORDERED
+        return Company(warning, (False,) * len(layers))
+    return Company(None, tuple(layers))
 
 
 def _taken(
