@@ -15,9 +15,10 @@ from torch import Tensor, nn
 
 import pnml
 from pnml.pytorch.affine import Affine
-from pnml.pytorch.distributed import agree_over_ranks, sum_over_ranks
+from pnml.pytorch.distributed import Found, agree_over_ranks, sum_over_ranks
 from pnml.pytorch.last_layer import LastLayer
 from pnml.pytorch.layers import Layer, LayersNotFoundWarning
+from pnml.pytorch.token_mask import MaskSource
 
 from .networks import CLASSES, CNN, images, mlp, rows
 
@@ -92,8 +93,12 @@ def main(folder: Path) -> None:
     complaints = [
         complaint(lambda: pnml.guard(mlp().double()).fit([], progress=False)),
         complaint(lambda: pnml.guard(mlp().double()).fit([train], progress=False).calibrate([], progress=False)),
-        complaint(agree_over_ranks, LastLayer(f"fc{rank}", head), ()),
-        complaint(agree_over_ranks, LastLayer("fc", head), (Layer(f"block{rank}"),)),
+        complaint(agree_over_ranks, Found(LastLayer(f"fc{rank}", head), ())),
+        complaint(agree_over_ranks, Found(LastLayer("fc", head), (Layer(f"block{rank}"),))),
+        complaint(agree_over_ranks, Found(LastLayer("fc", head), (Layer("block"),), MaskSource(token=rank))).split(",")[
+            0
+        ],
+        complaint(agree_over_ranks, Found(LastLayer("fc", head), (), MaskSource(token=rank))),
         complaint(sum_over_ranks, other_width),
     ]
     (folder / f"complaints-{rank}.txt").write_text("\n".join(complaints))

@@ -14,7 +14,7 @@ import torch
 
 import pnml
 from pnml.pytorch.affine import Affine
-from pnml.pytorch.distributed import agree_over_ranks, gather_over_ranks, is_first_rank, sum_over_ranks
+from pnml.pytorch.distributed import Found, agree_over_ranks, gather_over_ranks, is_first_rank, sum_over_ranks
 from pnml.pytorch.last_layer import LastLayer
 from pnml.pytorch.layers import Layer
 
@@ -128,6 +128,8 @@ def test_every_rank_hears_what_is_wrong(finished: tuple[Path, str]) -> None:
             "the loader yielded no samples: nothing to calibrate on",
             "the ranks found different heads, ['fc0', 'fc1']: run the same model everywhere, or name its head",
             "the ranks found different layers, [['block0'], ['block1']]: run the same model everywhere, or name them",
+            "the ranks found different padding",
+            "none",  # where nothing is read that padding could change
             "the ranks' embeddings and features differ in width: [(2,), (3,)]",
         ]
 
@@ -142,6 +144,7 @@ def test_without_a_process_group_nothing_is_exchanged() -> None:
     assert sum_over_ranks(statistic) is statistic
     assert gather_over_ranks(parts) is parts
     head = LastLayer("fc", Affine(torch.eye(2), torch.zeros(2)))
-    assert agree_over_ranks(head, (Layer("block"),)) == (head, (Layer("block"),))
-    assert agree_over_ranks(head, None) is None
+    found = Found(head, (Layer("block"),))
+    assert agree_over_ranks(found) is found
+    assert agree_over_ranks(None) is None
     assert is_first_rank()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from pnml.pytorch.last_layer import LastLayer
     from pnml.pytorch.layers import Layer
+    from pnml.pytorch.token_mask import MaskSource
 
 T = TypeVar("T")
 
@@ -31,31 +32,47 @@ def is_first_rank() -> bool:
     return not is_distributed() or dist.get_rank() == 0
 
 
-def agree_over_ranks(
-    head: LastLayer | None, layers: tuple[Layer, ...] | None
-) -> tuple[LastLayer, tuple[Layer, ...]] | None:
-    """Return the head and the layers that the ranks with data found; None when none has any.
+class Found(NamedTuple):
+    """How a rank reads its model.
+
+    Attributes:
+        head: its last layer.
+        layers: those that are watched.
+        source: what says which tokens count, where no name of an argument does.
+    """
+
+    head: LastLayer
+    layers: tuple[Layer, ...]
+    source: MaskSource | None = None
+
+
+def agree_over_ranks(mine: Found | None) -> Found | None:
+    """Return how the ranks with data read the model; None when none has any.
 
     Where a rank had to go on without layers, all do.
     """
-    mine = None if head is None or layers is None else (head, layers)
     if not is_distributed():
         return mine
-    every: list[tuple[LastLayer, tuple[Layer, ...]] | None] = [None] * dist.get_world_size()
+    every: list[Found | None] = [None] * dist.get_world_size()
     dist.all_gather_object(every, mine)
     found = [one for one in every if one is not None]
     if not found:
         return None
-    heads, choices = sorted({head.name for head, _ in found}), {layers for _, layers in found}
+    heads, choices = sorted({one.head.name for one in found}), {one.layers for one in found}
+    sources = {one.source for one in found}
     if len(heads) > 1:
         raise ValueError(f"the ranks found different heads, {heads}: run the same model everywhere, or name its head")
-    agreed = found[0][0] if head is None else head
-    if () in choices:
-        return agreed, ()
-    if len(choices) > 1:
-        names = sorted([str(layer) for layer in layers] for layers in choices)
+    agreed = mine or found[0]
+    layers: tuple[Layer, ...] = () if () in choices else agreed.layers
+    if len(sources) > 1 and (layers or agreed.head.reads_mask):
+        raise ValueError(
+            f"the ranks found different padding, {', '.join(sorted(map(str, sources)))}: let the model declare it, "
+            "nn.Embedding(..., padding_idx=0), or take a mask as attention_mask"
+        )
+    if layers and len(choices) > 1:
+        names = sorted([str(layer) for layer in choice] for choice in choices)
         raise ValueError(f"the ranks found different layers, {names}: run the same model everywhere, or name them")
-    return agreed, choices.pop()
+    return agreed._replace(layers=layers)
 
 
 def sum_over_ranks(statistic: Correlation) -> Correlation:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pnml.core.correlation import Correlation
 from pnml.core.sample import RowSample
-from pnml.pytorch.distributed import agree_over_ranks, sum_over_ranks
+from pnml.pytorch.distributed import Found, agree_over_ranks, sum_over_ranks
 from pnml.pytorch.layers import LayersNotFoundError, warn_of_fallback
 
 if TYPE_CHECKING:
@@ -62,10 +62,10 @@ class TrainingPass:
     def finish(self) -> Detector:
         """Return the fitted detector, of the batches of all ranks under ``torch.distributed``."""
         guard = self.guard
-        agreed = agree_over_ranks(guard.found_head, guard.found_layers)
+        agreed = agree_over_ranks(self._found())
         if agreed is None:
             raise ValueError("the loader yielded no samples: nothing to fit")
-        guard.found_head, layers = agreed
+        guard.found_head, layers, guard.mask_source = agreed
         guard.head_name = guard.found_head.name
         if guard.found_layers and not layers:
             self._fall_back()
@@ -77,6 +77,13 @@ class TrainingPass:
         detector = self.guard.empty_detector().merge(statistic)
         _ = detector.model  # decomposed now, so that warnings come from here and the first call is fast
         return detector
+
+    def _found(self) -> Found | None:
+        """Return how the guard reads its model, None where it has seen no batch."""
+        guard = self.guard
+        if guard.found_head is None or guard.found_layers is None:
+            return None
+        return Found(guard.found_head, guard.found_layers, guard.mask_source)
 
 
 def embeddings_alone(statistic: Correlation) -> Correlation:
