@@ -149,8 +149,10 @@ def test_load_refuses_other_weights_before_the_last_layer(layers: str, tmp_path:
     other = mlp()
     with torch.no_grad():
         other.get_parameter("0.weight")[3, 3] += 0.25
+    refusing = pnml.guard(other)
     with pytest.raises(ValueError, match=r"fitted with other weights .* load\(path, check_model=False\)"):
-        pnml.guard(other).load(path)
+        refusing.load(path)
+    assert (refusing.head_name, refusing.detector) == (None, None)
     told = pnml.guard(other).load(path, check_model=False)
     assert bool(told(rows(5)).regret.isfinite().all()), "without a warning: it was told"
     with torch.no_grad():

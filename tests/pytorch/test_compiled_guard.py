@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -180,6 +181,7 @@ def test_copy_save_and_export_after_compiling(tmp_path: Path) -> None:
     guard = guarded(model, images(96), backend=Backend())
     expected = guard(x).regret
     assert_close(copy.deepcopy(guard)(x).regret, expected)
+    assert_close(pickle.loads(pickle.dumps(guard))(x).regret, expected)  # noqa: S301 - as a process of a pool gets it
     guard.save(tmp_path / "detector.safetensors")
     loaded = pnml.guard(model).load(tmp_path / "detector.safetensors")
     loaded.compile(backend=Backend())

@@ -68,6 +68,13 @@ def test_what_stands_for_padding_is_stored(tmp_path: Path) -> None:
     torch.testing.assert_close(again(padded).regret, guard(words).regret, rtol=1e-9, atol=1e-12)
 
 
+def test_calibrating_on_a_batch_without_padding_leaves_what_stands_for_it() -> None:
+    guard = pnml.guard(Mean()).fit([sentences(60, 8)], progress=False)
+    before = guard.mask_source
+    guard.calibrate([torch.full((60, 8), 5), sentences(60, 8, seed=1)], progress=False)
+    assert guard.mask_source == before is not None
+
+
 @pytest.mark.parametrize("count", [1, 9])
 def test_the_axes_of_layers_are_stored(count: int, tmp_path: Path) -> None:
     guard = pnml.guard(Pages().double().eval()).fit([sentences(60, 4, 5)], progress=False)

@@ -76,18 +76,18 @@ class CompiledPass:
         model: to be run; it is left as it is.
         heads: its last layers, by name.
         places: its layers.
-        compiler: takes a function and returns it compiled.
+        options: of ``torch.compile``.
     """
 
     def __init__(
-        self, model: nn.Module, heads: dict[str, nn.Module], places: LayerPlaces, compiler: Callable[..., Any]
+        self, model: nn.Module, heads: dict[str, nn.Module], places: LayerPlaces, options: dict[str, Any]
     ) -> None:
         self.heads, self.places, self._model = heads, places, model
         modules = [*heads.values(), *places.modules]
         self._watched = [(module, self._hook(number)) for number, module in enumerate(modules)]
         self._notes: list[Note] = []
         self._thread: int | None = None
-        self._compiled = compiler(MethodType(_with_own_code(CompiledPass._run), self))
+        self._compiled = torch.compile(MethodType(_with_own_code(CompiledPass._run), self), **options)
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any], mask: Tensor | None) -> Recorded:
         """Run the model on these arguments, of whose tokens those count that a mask (n, T) says."""

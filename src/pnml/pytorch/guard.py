@@ -212,7 +212,7 @@ class Guard(GuardedModel):
 
     def _whole(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Result:
         """Do what :meth:`forward` does, where ``torch.compile`` of the guard looks away."""
-        if self._compiler is None:
+        if self._compile_options is None:
             _LOG.info("torch.compile(guard) compiles nothing: guard.compile() compiles what the guard runs")
         return self.forward(*args, **kwargs)
 
@@ -238,12 +238,12 @@ class Guard(GuardedModel):
         known = relation(detector.model_fingerprint, self.model)
         if check_model and known == "rounded":
             raise refuse_rounded(path)
-        self.head_name = self.name_of_head(detector, path)
+        head_name = self.name_of_head(detector, path)
         if check_model and known == "other":
             raise refuse_changed(path)
         check_layer_names(self.plain_model, detector.layer_names)
         self._weights.keep(self.all_modules(), detector.model_fingerprint if known == "same" else None)
-        self.detector, self._is_loaded, self.found_head = detector, True, None
+        self.detector, self._is_loaded, self.head_name, self.found_head = detector, True, head_name, None
         self.embedding_scale, self.task = detector.embedding_scale, detector.task
         self._wanted, self.found_layers = detector.layer_names or "last", None
         if reading is not None:
@@ -261,11 +261,6 @@ class Guard(GuardedModel):
     def known_widths(self) -> tuple[int, ...]:
         """How many features the layers have, where a detector was loaded."""
         return self.fitted().feature_widths if self._is_loaded else ()
-
-    @property
-    def knows_mask(self) -> bool:
-        """Whether a detector that was loaded says which tokens count."""
-        return self._is_loaded and self.fitted().reading is not None
 
     def empty_detector(self) -> Detector:
         """Return a detector of the model's last layer that is not fitted."""

@@ -110,18 +110,13 @@ class GuardedModel(nn.Module):
         self._wanted: str | tuple[str, ...] = layers or "last"
         self._logits, self._told, self._tree = logits, "", ModuleTree()
         self._found_places: tuple[list[nn.Module], tuple[Layer, ...], LayerPlaces] | None = None
-        self._compiler: Callable[..., Any] | None = None
+        self._compile_options: dict[str, Any] | None = None
         self._compiled: CompiledPass | None = None
 
     @property
     def known_widths(self) -> tuple[int, ...]:
         """How many features the layers have, where a detector was loaded."""
         return ()
-
-    @property
-    def knows_mask(self) -> bool:
-        """Whether it is known already what says which tokens count."""
-        return False
 
     @property
     def plain_model(self) -> nn.Module:
@@ -170,7 +165,7 @@ class GuardedModel(nn.Module):
         if self._given is not None:
             return self._given.check(args, kwargs, self._logits)
         model, logits = self.plain_model, self._logits
-        if not self.knows_mask:
+        if self.found_layers is None:  # else it is known, and another batch may have no padding to tell by
             self.mask_source = find_mask_source(model, args, kwargs, logits)
         return find_head(
             model, args, kwargs, named=self.head_name, task=self.task, logits=logits, source=self.mask_source
@@ -178,7 +173,7 @@ class GuardedModel(nn.Module):
 
     def _known_head(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, anew: bool = False) -> LastLayer:
         if self.found_head is None or anew:
-            if self._compiler is None and any(map(is_compiled, (self.model, self.plain_model))):
+            if self._compile_options is None and any(map(is_compiled, (self.model, self.plain_model))):
                 _LOG.info("the compiled model runs uncompiled in the guard: guard.compile() compiles it along with it")
             self.found_head = self.find_head(args, kwargs)
             self.head_name, told = self.found_head.name, self.found_head.warning
@@ -262,8 +257,8 @@ class GuardedModel(nn.Module):
             return Outputs(logits, embeddings, [], places)
         model, layers = self.plain_model, self._known_layers(args, kwargs)
         mask = token_mask(model, args, kwargs, self.mask_source) if layers or head.reads_mask else None
-        compiler = self._compiler if compiled else None
-        answer, calls, pooled = self._pass(model, head, layers, modules, compiler)(args, kwargs, mask)
+        options = self._compile_options if compiled else None
+        answer, calls, pooled = self._pass(model, head, layers, modules, options)(args, kwargs, mask)
         answer = self._logits(answer)
         mask = mask if head.reads_mask else None
         embeddings, logits, places = head.read(model, calls, answer, mask)
@@ -278,17 +273,17 @@ class GuardedModel(nn.Module):
         head: LastLayer,
         layers: tuple[Layer, ...],
         modules: list[nn.Module] | None,
-        compiler: Callable[..., Any] | None,
+        options: dict[str, Any] | None,
     ) -> EagerPass | CompiledPass:
         """Return what runs the model and sees its head and its layers."""
         heads = head.modules(model)
-        if compiler is None:
+        if options is None:
             return EagerPass(model, heads, self._places(model, layers, modules))
         modules = self.all_modules() if modules is None else modules
         with lock_of(model):  # several threads may ask for the first one
             places, known = self._places(model, layers, modules), self._compiled
             if known is None or known.places is not places or known.heads != heads:
-                self._compiled = known = CompiledPass(model, heads, places, compiler)
+                self._compiled = known = CompiledPass(model, heads, places, options)
             return known
 
     def name_of_head(self, detector: Detector, path: str | os.PathLike[str]) -> str | None:
@@ -330,7 +325,8 @@ class GuardedModel(nn.Module):
             raise TypeError(f"the options of torch.compile go by their names, as in mode='max-autotune', got {args}")
         if self._given is not None:
             raise ValueError("embed= runs the model by itself: compile what it calls, or leave head= and embed= out")
-        self._compiler, self._compiled = torch.compile(**kwargs), None
+        torch.compile(**kwargs)  # which refuses what is none of its options
+        self._compile_options, self._compiled = kwargs, None
 
     def all_modules(self) -> list[nn.Module]:
         """Return all modules of the model, itself first: the same list as long as none was added or replaced."""
