@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pnml.io.decode import Encoded
     from pnml.io.preparation import Preparation
     from pnml.pytorch.guard import Guard
-    from pnml.pytorch.guarded_model import Outputs
+    from pnml.pytorch.outputs import Outputs
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pnml.pytorch.refusals import WAY_OUT
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pnml.pytorch.guarded_model import Outputs
+    from pnml.pytorch.outputs import Outputs
 
     Run = Callable[[tuple[Any, ...], dict[str, Any]], Outputs]
 

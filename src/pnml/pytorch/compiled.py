@@ -1,4 +1,4 @@
-"""Forward passes of a guarded model as compiled code: the model, what enters its head, and the pooling of its layers.
+"""Forward passes of a guarded model, as it is or compiled: the model, what enters its head, its layers pooled.
 
 ``torch.compile`` compiles the hooks of a model along with it, and compiles anew when it finds others. So the hooks of
 a guard, which are on the model only while it runs, are the same objects in every pass here, and what they do in a pass
@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from pnml.pytorch.head import eager, note_calls, record_calls
+from pnml.pytorch.recording import LayerPlaces
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from pnml.pytorch.head import Call, Note
+    from pnml.pytorch.layers import Layer
     from pnml.pytorch.pooling import Parts
-    from pnml.pytorch.recording import LayerPlaces
 
 
 class Recorded(NamedTuple):
@@ -135,3 +136,56 @@ def _without_kwargs(note: Note) -> Note:
         note(module, args, output)
 
     return hook
+
+
+class KeptPasses:
+    """The pass of a guarded model, kept as long as its modules, its head and its layers are the same."""
+
+    def __init__(self) -> None:
+        self._options: dict[str, Any] | None = None
+        self._places: tuple[list[nn.Module] | None, tuple[Layer, ...], LayerPlaces] | None = None
+        self._compiled: CompiledPass | None = None
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether passes are compiled."""
+        return self._options is not None
+
+    def compile(self, options: dict[str, Any]) -> None:
+        """Compile passes from now on, with these options of ``torch.compile``."""
+        torch.compile(**options)  # which refuses what is none of its options
+        self._options, self._compiled = options, None
+
+    def pass_of(
+        self,
+        model: nn.Module,
+        heads: dict[str, nn.Module],
+        layers: tuple[Layer, ...],
+        modules: list[nn.Module] | None,
+        *,
+        compiled: bool,
+    ) -> EagerPass | CompiledPass:
+        """Return what runs a model and sees its heads and its layers.
+
+        Args:
+            model: to be run.
+            heads: its last layers, by name.
+            layers: of the model.
+            modules: all of the model, the same list as long as they are the same modules.
+            compiled: whether to run compiled code after :meth:`compile`.
+        """
+        if self._options is None or not compiled:
+            return EagerPass(model, heads, self._places_of(model, layers, modules))
+        with lock_of(model):  # several threads may ask for the first one
+            places, known = self._places_of(model, layers, modules), self._compiled
+            if known is None or known.places is not places or known.heads != heads:
+                self._compiled = known = CompiledPass(model, heads, places, self._options)
+            return known
+
+    def _places_of(self, model: nn.Module, layers: tuple[Layer, ...], modules: list[nn.Module] | None) -> LayerPlaces:
+        """Return where the layers are in the model, as found before if its modules are known to be the same."""
+        known = self._places
+        if known is None or modules is None or known[0] is not modules or known[1] is not layers:
+            known = modules, layers, LayerPlaces(model, layers)
+            self._places = known
+        return known[2]

@@ -12,7 +12,7 @@ from pnml.pytorch.layers import LayersNotFoundError, warn_of_fallback
 if TYPE_CHECKING:
     from pnml.core.detector import Detector
     from pnml.pytorch.guard import Guard
-    from pnml.pytorch.guarded_model import Outputs
+    from pnml.pytorch.outputs import Outputs
 
 
 class TrainingPass:

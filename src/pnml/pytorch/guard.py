@@ -20,10 +20,10 @@ from pnml.pytorch.call_inputs import empty_rows, explained_errors, input_ndim, s
 from pnml.pytorch.changes import FittedWeights, refuse_changed, refuse_rounded, relation
 from pnml.pytorch.distributed import gather_over_ranks, is_first_rank
 from pnml.pytorch.fingerprint import fingerprint
+from pnml.pytorch.fitted_head import check_same_head, name_of_head
 from pnml.pytorch.fitting import TrainingPass
 from pnml.pytorch.guarded_model import GuardedModel
 from pnml.pytorch.head import logits_of
-from pnml.pytorch.last_layer import check_same_head
 from pnml.pytorch.layers import check_layer_names
 from pnml.pytorch.reading import from_reading, to_reading
 
@@ -212,7 +212,7 @@ class Guard(GuardedModel):
 
     def _whole(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Result:
         """Do what :meth:`forward` does, where ``torch.compile`` of the guard looks away."""
-        if self._compile_options is None:
+        if not self._passes.is_compiled:
             _LOG.info("torch.compile(guard) compiles nothing: guard.compile() compiles what the guard runs")
         return self.forward(*args, **kwargs)
 
@@ -238,7 +238,7 @@ class Guard(GuardedModel):
         known = relation(detector.model_fingerprint, self.model)
         if check_model and known == "rounded":
             raise refuse_rounded(path)
-        head_name = self.name_of_head(detector, path)
+        head_name = self._head_of(detector, path)
         if check_model and known == "other":
             raise refuse_changed(path)
         check_layer_names(self.plain_model, detector.layer_names)
@@ -249,6 +249,14 @@ class Guard(GuardedModel):
         if reading is not None:
             self.found_layers, self.mask_source = reading
         return self
+
+    def _head_of(self, detector: Detector, path: str | os.PathLike[str]) -> str | None:
+        """Return the name of the head that a detector was fitted for; None for one that is given."""
+        if self._given is not None:
+            check_same_head(detector, self._given.affine)
+            return None
+        with self.eval_no_grad():  # or some parametrisations would change their buffers
+            return name_of_head(self.plain_model, detector, path, named=self.head_name)
 
     def find_head(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LastLayer:
         """Find the head by running the model; a detector that was loaded has to be for this one."""

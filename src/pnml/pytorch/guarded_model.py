@@ -6,8 +6,7 @@ import logging
 import warnings
 from contextlib import contextmanager
 from functools import partial
-from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -15,66 +14,28 @@ from torch import Tensor, nn
 from pnml.core.scaling import check_embedding_scale
 from pnml.pytorch.arguments import check_head, check_layers, check_model, check_task
 from pnml.pytorch.company import UnstableModelWarning, company_of
-from pnml.pytorch.compiled import CompiledPass, EagerPass, lock_of
+from pnml.pytorch.compiled import KeptPasses
 from pnml.pytorch.finding import find_head
 from pnml.pytorch.given import GivenHead
-from pnml.pytorch.head import HeadWarning, is_compiled, linear_layers, logits_of, unwrapped
-from pnml.pytorch.last_layer import LastLayer, check_same_head, has_made_weights, has_own_weights, matching_layers
+from pnml.pytorch.head import HeadWarning, is_compiled, logits_of, unwrapped
 from pnml.pytorch.layers import LayersNotFoundError, choose_layers, warn_of_fallback
 from pnml.pytorch.mask_search import find_mask_source
 from pnml.pytorch.masks import mask_of_length
 from pnml.pytorch.module_tree import ModuleTree
-from pnml.pytorch.pooling import join
-from pnml.pytorch.recording import LayerPlaces
+from pnml.pytorch.outputs import Outputs, checked_parts
 from pnml.pytorch.token_mask import token_mask
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Iterator, Sequence
 
-    from pnml.core.detector import Detector, Task
+    from pnml.core.detector import Task
     from pnml.core.scaling import EmbeddingScale
     from pnml.pytorch.affine import Affine
+    from pnml.pytorch.last_layer import LastLayer
     from pnml.pytorch.layers import Layer
-    from pnml.pytorch.pooling import Parts
     from pnml.pytorch.token_mask import MaskSource
 
 _LOG = logging.getLogger(__name__)
-
-
-class Outputs(NamedTuple):
-    """What a forward pass of a guarded model gave.
-
-    Attributes:
-        logits: shape (n, C).
-        embeddings: what entered the head, shape (n, M).
-        parts: the features of earlier layers, each in parts that stand side by side.
-        places: the shape of the answers where every token or pixel has one, (samples, T) or (samples, H, W), whose
-            product is n; None where every sample has one.
-        counts: which of these n count, (n,), where a mask of tokens says so; None where all do.
-    """
-
-    logits: Tensor
-    embeddings: Tensor
-    parts: list[Parts]
-    places: tuple[int, ...] | None = None
-    counts: Tensor | None = None
-
-    @property
-    def features(self) -> list[Tensor]:
-        """The features of earlier layers, shape (n, features of that layer) each."""
-        return [join(parts) for parts in self.parts]
-
-    @property
-    def rows(self) -> Tensor:
-        """The embeddings, followed by the features of earlier layers, joined by one call."""
-        return torch.cat([self.embeddings, *chain.from_iterable(self.parts)], dim=1) if self.parts else self.embeddings
-
-    def counting(self) -> Outputs:
-        """Return what is to be learnt from: padding is left out."""
-        if self.counts is None:
-            return self
-        return Outputs(self.logits[self.counts], self.embeddings[self.counts], [])
 
 
 class GuardedModel(nn.Module):
@@ -109,9 +70,7 @@ class GuardedModel(nn.Module):
         self.mask_source: MaskSource | None = None
         self._wanted: str | tuple[str, ...] = layers or "last"
         self._logits, self._told, self._tree = logits, "", ModuleTree()
-        self._found_places: tuple[list[nn.Module], tuple[Layer, ...], LayerPlaces] | None = None
-        self._compile_options: dict[str, Any] | None = None
-        self._compiled: CompiledPass | None = None
+        self._passes = KeptPasses()
 
     @property
     def known_widths(self) -> tuple[int, ...]:
@@ -173,7 +132,7 @@ class GuardedModel(nn.Module):
 
     def _known_head(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, anew: bool = False) -> LastLayer:
         if self.found_head is None or anew:
-            if self._compile_options is None and any(map(is_compiled, (self.model, self.plain_model))):
+            if not self._passes.is_compiled and any(map(is_compiled, (self.model, self.plain_model))):
                 _LOG.info("the compiled model runs uncompiled in the guard: guard.compile() compiles it along with it")
             self.found_head = self.find_head(args, kwargs)
             self.head_name, told = self.found_head.name, self.found_head.warning
@@ -227,14 +186,6 @@ class GuardedModel(nn.Module):
         else:
             warn_of_fallback(reason)
 
-    def _places(self, model: nn.Module, layers: tuple[Layer, ...], modules: list[nn.Module] | None) -> LayerPlaces:
-        """Return where the layers are in the model, as found before if its modules are known to be the same."""
-        known = self._found_places
-        if known is None or known[0] is not modules or known[1] is not layers:
-            known = modules or [], layers, LayerPlaces(model, layers)
-            self._found_places = known
-        return known[2]
-
     def run(
         self,
         args: tuple[Any, ...],
@@ -248,8 +199,9 @@ class GuardedModel(nn.Module):
         Args:
             args: the positional arguments of the model.
             kwargs: its keyword arguments.
-            modules: what :meth:`eval_no_grad` has just yielded; without it the layers are looked for anew.
-            compiled: whether to run compiled code after :meth:`compile`, which cannot become part of another graph.
+            modules: what :meth:`eval_no_grad` has just yielded.
+            compiled: whether to run compiled code after :meth:`compile`, which cannot become part of another graph;
+                without it, and without ``modules``, the layers are looked for anew.
         """
         head = self._known_head(args, kwargs)
         if self._given is not None:
@@ -257,59 +209,16 @@ class GuardedModel(nn.Module):
             return Outputs(logits, embeddings, [], places)
         model, layers = self.plain_model, self._known_layers(args, kwargs)
         mask = token_mask(model, args, kwargs, self.mask_source) if layers or head.reads_mask else None
-        options = self._compile_options if compiled else None
-        answer, calls, pooled = self._pass(model, head, layers, modules, options)(args, kwargs, mask)
+        modules = self.all_modules() if compiled and modules is None else modules
+        run = self._passes.pass_of(model, head.modules(model), layers, modules, compiled=compiled)
+        answer, calls, pooled = run(args, kwargs, mask)
         answer = self._logits(answer)
         mask = mask if head.reads_mask else None
         embeddings, logits, places = head.read(model, calls, answer, mask)
         if places is not None and len(places) == 2:
             mask = mask_of_length(model, mask, places[1])
         counts = None if mask is None or mask.shape != places else mask.flatten().bool()
-        return Outputs(logits, embeddings, _checked(layers, pooled, embeddings.shape[0]), places, counts)
-
-    def _pass(
-        self,
-        model: nn.Module,
-        head: LastLayer,
-        layers: tuple[Layer, ...],
-        modules: list[nn.Module] | None,
-        options: dict[str, Any] | None,
-    ) -> EagerPass | CompiledPass:
-        """Return what runs the model and sees its head and its layers."""
-        heads = head.modules(model)
-        if options is None:
-            return EagerPass(model, heads, self._places(model, layers, modules))
-        modules = self.all_modules() if modules is None else modules
-        with lock_of(model):  # several threads may ask for the first one
-            places, known = self._places(model, layers, modules), self._compiled
-            if known is None or known.places is not places or known.heads != heads:
-                self._compiled = known = CompiledPass(model, heads, places, options)
-            return known
-
-    def name_of_head(self, detector: Detector, path: str | os.PathLike[str]) -> str | None:
-        """Return the name of the head that a detector was fitted for, where its weights alone tell."""
-        if self._given is not None:
-            check_same_head(detector, self._given.affine)
-            return None
-        every = [name for name, _ in self.plain_model.named_modules()]
-        names = [self.head_name] if self.head_name in every and self.head_name else every
-        with self.eval_no_grad():  # or some parametrisations would change their buffers
-            matches = matching_layers(self.plain_model, names, detector.head_digest)
-        if not matches and has_own_weights(detector.head_notes) and not has_made_weights(self.plain_model):
-            raise ValueError(
-                f"{path} was fitted for another last layer: one of {detector.n_features} features and "
-                f"{detector.n_classes} classes with digest {detector.head_digest[:12]}, which none of this model's "
-                f"linear layers {[self.head_name] if self.head_name else list(linear_layers(self.plain_model))} is: "
-                "load the weights that it was fitted with into the model (--weights on the command line)"
-            )
-        known = None if detector.reading is None else detector.reading["head"]
-        if known in matches:  # of equal layers, as of a copy that was trained and its original, the one that was found
-            return str(known)
-        if len(matches) > 1:
-            raise ValueError(
-                f"{path} fits more than one layer of this model: say which, pnml.guard(model, head=...), of {matches}"
-            )
-        return matches[0] if matches else self.head_name
+        return Outputs(logits, embeddings, checked_parts(layers, pooled, embeddings.shape[0]), places, counts)
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Run the model from now on as ``torch.compile`` compiles it, along with what the guard reads of it.
@@ -325,8 +234,7 @@ class GuardedModel(nn.Module):
             raise TypeError(f"the options of torch.compile go by their names, as in mode='max-autotune', got {args}")
         if self._given is not None:
             raise ValueError("embed= runs the model by itself: compile what it calls, or leave head= and embed= out")
-        torch.compile(**kwargs)  # which refuses what is none of its options
-        self._compile_options, self._compiled = kwargs, None
+        self._passes.compile(kwargs)
 
     def all_modules(self) -> list[nn.Module]:
         """Return all modules of the model, itself first: the same list as long as none was added or replaced."""
@@ -349,15 +257,3 @@ class GuardedModel(nn.Module):
         finally:
             for module in training:
                 module.training = True
-
-
-def _checked(layers: Sequence[Layer], pooled: Sequence[Parts | None], count: int) -> list[Parts]:
-    """Return the pooled outputs of layers; raise :class:`LayersNotFoundError` where one has no row per sample."""
-    found = [parts for parts in pooled if parts is not None and parts[0].shape[0] == count]
-    if len(found) < len(layers):
-        bad = [str(name) for name, x in zip(layers, pooled, strict=True) if x is None or x[0].shape[0] != count]
-        raise LayersNotFoundError(
-            f"layers {bad} did not put out one entry per sample in a forward pass, as they did in the first one: "
-            "name others, pnml.guard(model, layers=[...]), or take layers='last'"
-        )
-    return found

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.parametrize import is_parametrized
 
 from pnml.backend.arrays import is_traced
-from pnml.core.last_layer import head_digest
-from pnml.pytorch.affine import Affine, as_places, own_affine
+from pnml.pytorch.affine import Affine, as_places
 from pnml.pytorch.endings import Ending
 from pnml.pytorch.module_tree import submodule
 from pnml.pytorch.passes import is_convolution
@@ -19,7 +17,6 @@ from pnml.pytorch.passes import is_convolution
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pnml.core.detector import Detector
     from pnml.pytorch.affine import Source
     from pnml.pytorch.head import Call
 
@@ -194,38 +191,6 @@ def with_zero_class(affine: Affine) -> Affine:
     return Affine(torch.cat([torch.zeros_like(weight[:1]), weight]), torch.cat([torch.zeros_like(bias[:1]), bias]))
 
 
-def check_same_head(detector: Detector, affine: Affine) -> None:
-    """Raise ``ValueError`` unless a detector was fitted for this last layer, in whatever precision."""
-    weight, bias = (part.cpu().double() for part in affine)
-    fitted = torch.from_numpy(detector.weight), torch.from_numpy(detector.bias)
-    same = all(
-        mine.shape == theirs.shape and bool((mine - theirs).abs().max() <= 0.02 * theirs.abs().max())
-        for mine, theirs in zip((weight, bias), fitted, strict=True)
-    )
-    if not same:
-        raise ValueError(
-            f"the detector was fitted for another last layer: one of {detector.n_features} features and "
-            f"{detector.n_classes} classes with digest {detector.head_digest[:12]}, where this model's has "
-            f"{weight.shape[1]} features, {len(weight)} classes and digest {head_digest(weight, bias)[:12]}"
-        )
-
-
 def has_own_weights(notes: Sequence[str]) -> bool:
     """Return whether a head with these notes has the weight and the bias of a linear layer of its model."""
     return not {_SCALED, _PROBED, _COSINE, SUMMED} & set(notes)
-
-
-def has_made_weights(model: nn.Module) -> bool:
-    """Return whether a linear layer makes its weight when it is called, as after pruning: no one can tell it before."""
-    linear = (module for module in model.modules() if isinstance(module, nn.Linear) or is_convolution(module))
-    return any("weight" not in module._parameters and not is_parametrized(module) for module in linear)  # noqa: SLF001
-
-
-def matching_layers(model: nn.Module, names: Sequence[str], digest: str) -> list[str]:
-    """Return the linear layers among modules that have this fingerprint, alone or behind a class whose logit is 0."""
-    found = []
-    for name in names:
-        own = own_affine(model.get_submodule(name))
-        if own is not None and digest in {head_digest(*own), head_digest(*with_zero_class(own))}:
-            found.append(name)
-    return found

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from pnml.bench.zoo import Network
 from pnml.pytorch.batches import inputs_of
-from pnml.pytorch.guarded_model import GuardedModel, Outputs
+from pnml.pytorch.guarded_model import GuardedModel
 from pnml.pytorch.head import HeadNotFoundError, logits_of
 from pnml.pytorch.layers import LayersNotFoundError
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pnml.bench.zoo.network import Tap
     from pnml.pytorch.batches import Arguments
     from pnml.pytorch.layers import Layer
+    from pnml.pytorch.outputs import Outputs
 
 
 class OwnNetwork(Network):
