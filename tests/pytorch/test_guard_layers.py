@@ -326,10 +326,10 @@ def test_layers_are_looked_for_again_when_a_module_is_replaced(monkeypatch: pyte
 
     monkeypatch.setattr(LayerPlaces, "__init__", count)
     expected = [guard(images(4)).regret for _ in range(3)]
-    assert len(made) == 1
+    assert not made  # fit has found them
     model.body[0] = copy.deepcopy(model.body[0])
     torch.testing.assert_close(guard(images(4)).regret, expected[0])
-    assert len(made) == 2
+    assert len(made) == 1
     other: Any = copy.deepcopy(guard)
     other.model.body[0] = copy.deepcopy(model.body[0])
     torch.testing.assert_close(other(images(4)).regret, expected[0])
