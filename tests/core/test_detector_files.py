@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -159,3 +160,30 @@ def test_a_threshold_set_from_equal_scores_is_saved_and_loaded(tmp_path: Path) -
     detector.set_threshold(np.repeat([0.1, 0.2, 0.3], 20))
     detector.save(tmp_path / "detector.safetensors")
     assert Detector.load(tmp_path / "detector.safetensors").threshold == detector.threshold
+
+
+@pytest.mark.parametrize("make", KINDS)
+def test_a_loaded_detector_puts_no_matrix_together_until_rows_are_added(
+    make: Callable[[], Detector], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    detector, path = make(), tmp_path / "detector.safetensors"
+    detector.save(path)
+    features = [LAYER] if detector.feature_widths else None
+    with monkeypatch.context() as patch:
+        for module in ("scatter", "subspace", "detector_state"):
+            patch.setattr(f"pnml.core.{module}.recompose", lambda *_: pytest.fail("a matrix was put together"))
+        loaded = Detector.load(path)
+        np.testing.assert_array_equal(
+            loaded.score(TRAIN, features=features), detector.score(TRAIN, features=features), strict=True
+        )
+        loaded.save(tmp_path / "again.safetensors")
+    loaded = Detector.load(path)
+    copied = pickle.loads(pickle.dumps(loaded))  # noqa: S301 - of what this process has just made
+    for one in (loaded, copied):
+        one.partial_fit(TRAIN[:20], features=[LAYER[:20]] if features else None)
+    detector.partial_fit(TRAIN[:20], features=[LAYER[:20]] if features else None)
+    for one in (loaded, copied):
+        for number in range(1 + len(detector.feature_widths)):
+            expected = detector.correlation.layer_matrix(number)
+            tolerance = 64 * np.finfo(np.float64).eps * np.abs(expected).max()
+            np.testing.assert_allclose(one.correlation.layer_matrix(number), expected, rtol=0, atol=tolerance)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pnml.backend.compensated import Sum
+    from pnml.backend.deferred import DeferredMatrix
 
 _KIND, _VERSION = "pnml.correlation", 4
 
@@ -292,7 +293,7 @@ class Correlation:
     @classmethod
     def restore(
         cls,
-        matrices: np.ndarray[Any, Any] | Sequence[np.ndarray[Any, Any]],
+        matrices: np.ndarray[Any, Any] | Sequence[np.ndarray[Any, Any] | DeferredMatrix],
         count: int,
         norm_sum: float,
         *,

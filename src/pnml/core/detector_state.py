@@ -1,20 +1,23 @@
 """A detector as arrays and numbers to be stored, and back.
 
 Of every layer the eigenvalues and eigenvectors of its scatter are stored, so that a loaded detector scores exactly as
-the one that was saved, and Σxxᵀ is put together again from them. Files of the first version have those of Σxxᵀ itself.
+the one that was saved. Σxxᵀ is put together again from them where rows are added or merged: scores do not need it, and
+it takes longer than all else about loading. Files of the first version have the eigenvectors of Σxxᵀ itself.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from pnml.backend.deferred import DeferredMatrix
 from pnml.core.correlation import Correlation
 from pnml.core.depth import Geometry
 from pnml.core.sample import RowSample
 from pnml.core.scatter import Scatter
-from pnml.core.subspace import Subspace
+from pnml.core.subspace import Subspace, recompose
 from pnml.core.threshold_state import threshold_from_state, threshold_to_state
 
 if TYPE_CHECKING:
@@ -89,12 +92,13 @@ def from_state(arrays: Arrays, info: dict[str, Any]) -> State:
         classes = arrays["class_counts"], arrays["class_sums"]
         geometry = _restored(arrays, info["ridges"])
         matrices = [
-            scatter.correlation(*parts)
+            DeferredMatrix(len(scatter.eigenvalues), partial(scatter.correlation, *parts))
             for scatter, parts in zip(geometry.scatters, _split(geometry, classes), strict=True)
         ]
     else:
         subspace = Subspace(arrays["eigenvalues"], arrays["eigenvectors"], info["count"])
-        matrices = [subspace.correlation]
+        basis = subspace.eigenvalues, subspace.eigenvectors
+        matrices = [DeferredMatrix(subspace.n_features, partial(recompose, *basis))]
     correlation = Correlation.restore(
         matrices,
         info["count"],

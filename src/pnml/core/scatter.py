@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pnml.backend.arrays import at_most
-from pnml.core.subspace import Subspace, eigendecompose
+from pnml.core.subspace import Subspace, eigendecompose, recompose
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -122,8 +122,7 @@ class Scatter:
 
     def correlation(self, counts: NDArray[Any], sums: NDArray[Any]) -> NDArray[np.float64]:
         """Return Σxxᵀ, put together again from W and the counts and sums of the classes."""
-        within = (self.eigenvectors * self.eigenvalues) @ self.eigenvectors.T
-        return np.asarray(within + _between(counts, sums, self.means))
+        return recompose(self.eigenvalues, self.eigenvectors) + _between(counts, sums, self.means)
 
     @cached_property
     def subspace(self) -> Subspace:

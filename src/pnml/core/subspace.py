@@ -116,7 +116,7 @@ class Subspace:
     @property
     def correlation(self) -> np.ndarray[Any, Any]:
         """Σxxᵀ put together again from its eigenvalues and eigenvectors, (M, M)."""
-        return np.asarray((self.eigenvectors * self.eigenvalues) @ self.eigenvectors.T)
+        return recompose(self.eigenvalues, self.eigenvectors)
 
     @property
     def spectrum(self) -> np.ndarray[Any, Any]:
@@ -203,6 +203,11 @@ def eigendecompose(matrix: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], 
     with _decomposing(matrix):
         ascending, vectors = np.linalg.eigh(matrix)
     return np.maximum(ascending[::-1], 0.0), np.ascontiguousarray(vectors[:, ::-1])
+
+
+def recompose(eigenvalues: np.ndarray[Any, Any], eigenvectors: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the matrix that has these eigenvalues and these orthonormal columns as eigenvectors."""
+    return np.asarray((eigenvectors * eigenvalues) @ eigenvectors.T)
 
 
 def _decomposing(matrix: np.ndarray[Any, Any]) -> AbstractContextManager[object]:
