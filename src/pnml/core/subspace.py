@@ -17,7 +17,6 @@ Two tolerances decide what "outside" means, both relative and both stated here:
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -35,17 +34,15 @@ from pnml.backend.arrays import (
     to_numpy,
     working_dtype,
 )
+from pnml.backend.decompositions import eigh, triangular_factor
 from pnml.backend.rows import by_chunk, check_rows, squares, wide_dtype
-from pnml.backend.threads import one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextlib import AbstractContextManager
 
     from pnml.core.correlation import Correlation
 
 _EPS = float(np.finfo(np.float64).eps)
-_SMALL = 1024  # features
 _BLOCK = 64  # columns
 _FEW_ROWS = 4
 _BLOCK_BYTES_OF_FEW = 1024  # of a row of the whitening: few rows wait for its memory
@@ -98,8 +95,7 @@ class Subspace:
         """
         factor = self.eigenvectors[:, : self.rank] / np.sqrt(self.eigenvalues[: self.rank])
         if self.rank > _BLOCK:
-            with _decomposing(factor):
-                factor = np.asarray(np.linalg.qr(factor.T, mode="r")).T
+            factor = triangular_factor(factor.T).T
         padded = np.zeros((self.n_features, self.rank + 8))  # rows a power of two apart would share cache lines
         padded[:, : self.rank] = factor
         return padded[:, : self.rank]
@@ -200,19 +196,13 @@ def eigenvalue_tolerance(eigenvalues: np.ndarray[Any, Any]) -> float:
 
 def eigendecompose(matrix: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Return the eigenvalues of a positive semi-definite matrix, descending and not negative, and its eigenvectors."""
-    with _decomposing(matrix):
-        ascending, vectors = np.linalg.eigh(matrix)
+    ascending, vectors = eigh(matrix)
     return np.maximum(ascending[::-1], 0.0), np.ascontiguousarray(vectors[:, ::-1])
 
 
 def recompose(eigenvalues: np.ndarray[Any, Any], eigenvectors: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return the matrix that has these eigenvalues and these orthonormal columns as eigenvectors."""
     return np.asarray((eigenvectors * eigenvalues) @ eigenvectors.T)
-
-
-def _decomposing(matrix: np.ndarray[Any, Any]) -> AbstractContextManager[object]:
-    """Limit a small decomposition to one thread: more are no faster, and wait for each other on a busy machine."""
-    return one_thread() if len(matrix) <= _SMALL else nullcontext()
 
 
 def leverage(x: Array, whitening: Array, null_space: Array, outside_limits: tuple[float, float]) -> Array:
