@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 from pnml.pytorch.head import unwrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     Arguments = tuple[tuple[Any, ...], dict[str, Any]]
     ChooseInputs = Callable[[Any], Any]
@@ -26,6 +27,21 @@ AS_TENSOR = "torch.as_tensor(numpy.asarray(x), dtype=torch.float32)"
 
 _LABELS = ("labels", "label", "label_ids", "targets", "target", "y")
 _WAY_OUT = "Say which, pnml.guard(model, inputs=lambda batch: {example}): a tensor, a tuple or a dict of arguments"
+
+
+class BatchError(ValueError):
+    """What is wrong with a batch of a loader, by its number."""
+
+
+@contextmanager
+def naming_batch(number: int) -> Iterator[None]:
+    """Name the batch of a loader in every ``ValueError`` that names none."""
+    try:
+        yield
+    except BatchError:
+        raise
+    except ValueError as error:
+        raise BatchError(f"batch {number} of the loader: {error}") from error
 
 
 def device_of(model: nn.Module) -> torch.device:

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from pnml.core.correlation import Correlation
 from pnml.core.sample import RowSample
+from pnml.pytorch.batches import naming_batch
 from pnml.pytorch.distributed import Found, agree_over_ranks, sum_over_ranks
 from pnml.pytorch.layers import LayersNotFoundError, warn_of_fallback
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from pnml.core.detector import Detector
     from pnml.pytorch.guard import Guard
     from pnml.pytorch.outputs import Outputs
 
 
+_MOST_ROWS, _MOST_NUMBERS = 4096, 1 << 24  # that wait: 64 MB in float32
+
+
 class TrainingPass:
     """The statistic of the batches that a guard has been shown so far.
+
+    Rows wait until there are many of them: adding to the sums Σxxᵀ of wide layers takes as long for one row as for
+    hundreds.
 
     Args:
         guard: whose model is run; its ``found_layers`` become () where they cannot be watched in every batch.
@@ -25,14 +36,39 @@ class TrainingPass:
     def __init__(self, guard: Guard) -> None:
         self.guard = guard
         self._detector: Detector | None = None
+        self._widths: list[int] = []  # of the features of each layer
+        self._waiting: list[tuple[int, Tensor]] = []  # numbers of batches, and their rows
 
-    def add(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Run the model on a batch and add its embeddings and features."""
+    def add(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Run the model on a batch of the loader and keep its embeddings and features, to be learnt from."""
         outputs = self._run(args, kwargs)
         if self._detector is None:
             self._detector = self.guard.empty_detector()
-        outputs = outputs.counting()
-        self._detector.partial_fit(outputs.embeddings, features=outputs.features)
+            self._widths = outputs.widths
+        rows = outputs.counting().rows
+        self._waiting.append((number, rows if outputs.parts else rows.clone()))  # no view of a larger tensor
+        count = sum(len(rows) for _, rows in self._waiting)
+        if count >= _MOST_ROWS or count * rows.shape[1] >= _MOST_NUMBERS:
+            self._learn()
+
+    def _learn(self) -> None:
+        """Add the rows that wait to the statistic; an error names their batch."""
+        waiting, self._waiting = self._waiting, []
+        if not waiting:
+            return
+        try:
+            self._add(torch.cat([rows for _, rows in waiting]))
+        except ValueError:
+            for number, rows in waiting:
+                with naming_batch(number):
+                    self._add(rows)
+            raise
+
+    def _add(self, rows: Tensor) -> None:
+        detector = self._detector
+        assert detector is not None  # noqa: S101 - rows wait for it
+        embeddings, *features = torch.split(rows, [detector.n_features, *self._widths], dim=1)
+        detector.partial_fit(embeddings, features=features)
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outputs:
         try:
@@ -47,20 +83,21 @@ class TrainingPass:
         return outputs
 
     def _check_widths(self, outputs: Outputs) -> None:
-        known = () if self._detector is None else self._detector.feature_widths
-        for name, width, features in zip(self.guard.layers, known, outputs.features, strict=False):
-            if features.shape[1] != width:
-                raise LayersNotFoundError(f"layer {name!r} had {width} features, and has {features.shape[1]} now")
+        for name, width, found in zip(self.guard.layers, self._widths, outputs.widths, strict=False):
+            if found != width:
+                raise LayersNotFoundError(f"layer {name!r} had {width} features, and has {found} now")
 
     def _fall_back(self) -> None:
         """Go on with the embeddings alone."""
-        self.guard.found_layers = ()
+        self._learn()
+        self.guard.found_layers, self._widths = (), []
         seen, self._detector = self._detector, self.guard.empty_detector()
         if seen is not None:
             self._detector.merge(embeddings_alone(seen.correlation))
 
     def finish(self) -> Detector:
         """Return the fitted detector, of the batches of all ranks under ``torch.distributed``."""
+        self._learn()
         guard = self.guard
         agreed = agree_over_ranks(self._found())
         if agreed is None:

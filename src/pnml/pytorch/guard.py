@@ -15,7 +15,7 @@ from pnml.core.conformal import check_share
 from pnml.core.detector import Detector
 from pnml.core.multilabel import MultiLabelDetector
 from pnml.core.placed_result import PlacedResult
-from pnml.pytorch.batches import as_loader, inputs_of
+from pnml.pytorch.batches import as_loader, inputs_of, naming_batch
 from pnml.pytorch.call_inputs import empty_rows, explained_errors, input_ndim, sample_count
 from pnml.pytorch.changes import FittedWeights, refuse_changed, refuse_rounded, relation
 from pnml.pytorch.distributed import gather_over_ranks, is_first_rank
@@ -180,7 +180,7 @@ class Guard(GuardedModel):
         self.warn_if_changed()
         parts: list[CalibrationScores] = []
 
-        def score(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        def score(_number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             outputs = self.run(args, kwargs).counting()
             found = detector.calibration_scores(
                 outputs.embeddings, features=outputs.features, logits=outputs.logits, leave_one_out=leave_one_out
@@ -301,12 +301,12 @@ class Guard(GuardedModel):
     def _each_batch(
         self,
         loader: Iterable[Any],
-        consume: Callable[[tuple[Any, ...], dict[str, Any]], object],
+        consume: Callable[[int, tuple[Any, ...], dict[str, Any]], object],
         what: str,
         *,
         progress: bool,
     ) -> None:
-        """Call ``consume`` with the arguments of the model for every batch of a loader; an error names the batch."""
+        """Call ``consume`` with the number of every batch of a loader, and with the model's arguments in it."""
         loader = as_loader(loader)
         found = False
         with self.eval_no_grad(), closing(track(loader, what, shown=progress and is_first_rank())) as batches:
@@ -317,7 +317,5 @@ class Guard(GuardedModel):
                 if not found:
                     self.find(args, kwargs)
                     found, self._input_ndim = True, input_ndim(args, kwargs)
-                try:
-                    consume(args, kwargs)
-                except ValueError as error:
-                    raise ValueError(f"batch {number} of the loader: {error}") from error
+                with naming_batch(number):
+                    consume(number, args, kwargs)

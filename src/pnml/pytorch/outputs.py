@@ -37,6 +37,11 @@ class Outputs(NamedTuple):
     counts: Tensor | None = None
 
     @property
+    def widths(self) -> list[int]:
+        """How many features each of the earlier layers has."""
+        return [sum(part.shape[1] for part in parts) for parts in self.parts]
+
+    @property
     def features(self) -> list[Tensor]:
         """The features of earlier layers, shape (n, features of that layer) each."""
         return [join(parts) for parts in self.parts]
