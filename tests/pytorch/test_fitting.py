@@ -49,12 +49,13 @@ def test_batches_of_any_size_are_added_together(layers: str, additions: list[int
         np.testing.assert_allclose(parts.layer_matrix(number), whole.layer_matrix(number), rtol=0, atol=200 * 1e-6)
 
 
-@pytest.mark.parametrize(("rows_allowed", "numbers_allowed"), [(30, 1 << 24), (4096, 30 * 8)])
+@pytest.mark.parametrize(("most", "wide_rows", "wide"), [(30, 1024, 1 << 24), (4096, 30, 1), (4096, 1, 30 * 8)])
 def test_no_more_rows_wait_than_are_allowed(
-    rows_allowed: int, numbers_allowed: int, additions: list[int], monkeypatch: pytest.MonkeyPatch
+    most: int, wide_rows: int, wide: int, additions: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fitting, "_MOST_ROWS", rows_allowed)
-    monkeypatch.setattr(fitting, "_MOST_NUMBERS", numbers_allowed)
+    monkeypatch.setattr(fitting, "_MOST_ROWS", most)
+    monkeypatch.setattr(fitting, "_WIDE_ROWS", wide_rows)
+    monkeypatch.setattr(fitting, "_WIDE", wide)
     model = nn.Sequential(nn.Linear(12, 8), nn.Linear(8, 3))
     guard = pnml.guard(model, layers="last").fit(torch.split(torch.rand(100, 12), 16), progress=False)
     assert guard.fitted().correlation.count == 100

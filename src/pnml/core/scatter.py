@@ -96,8 +96,9 @@ class Scatter:
         """
         total = int(counts.sum())
         means, row_shares = _class_means(counts, sums)
-        within = matrix - _between(counts, sums, means)
-        eigenvalues, eigenvectors = eigendecompose((within + within.T) / 2)
+        within = _between(counts, sums, means)
+        np.subtract(matrix, within, out=within)
+        eigenvalues, eigenvectors = eigendecompose(within)
         centred = rows.astype(np.float64) - means[classes]
         squares = (centred @ eigenvectors) ** 2
         lowest = FEATURE_NOISE**2 * max(float(np.trace(matrix)), total)  # N for rows of norm 1, and for rows of zeros
@@ -148,7 +149,9 @@ def _class_means(counts: NDArray[Any], sums: NDArray[Any]) -> tuple[NDArray[np.f
 def _between(counts: NDArray[Any], sums: NDArray[Any], means: NDArray[Any]) -> NDArray[np.float64]:
     """Return what Σxxᵀ is larger than Σ(x − μ)(x − μ)ᵀ."""
     cross = sums.T @ means
-    return np.asarray(cross + cross.T - (means * counts[:, None]).T @ means)
+    between: NDArray[np.float64] = cross + cross.T
+    between -= (means * counts[:, None]).T @ means
+    return between
 
 
 def left_out(h: Array, row_shares: Array) -> Array:

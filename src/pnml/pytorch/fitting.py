@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from pnml.pytorch.outputs import Outputs
 
 
-_MOST_ROWS, _MOST_NUMBERS = 4096, 1 << 24  # that wait: 64 MB in float32
+_MOST_ROWS = 4096  # that wait
+_WIDE_ROWS, _WIDE = 1024, 1 << 24  # fewer wait, but so many, if they hold as many numbers: 64 MB in float32
 
 
 class TrainingPass:
@@ -48,7 +49,7 @@ class TrainingPass:
         rows = outputs.counting().rows
         self._waiting.append((number, rows if outputs.parts else rows.clone()))  # no view of a larger tensor
         count = sum(len(rows) for _, rows in self._waiting)
-        if count >= _MOST_ROWS or count * rows.shape[1] >= _MOST_NUMBERS:
+        if count >= _MOST_ROWS or (count >= _WIDE_ROWS and count * rows.shape[1] >= _WIDE):
             self._learn()
 
     def _learn(self) -> None:
