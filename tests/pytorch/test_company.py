@@ -163,6 +163,23 @@ def test_samples_in_the_second_axis_are_tried_there() -> None:
         pnml.guard(Steps()).fit([torch.randn(7, 40, 5, generator=seeded())], progress=False)
 
 
+def test_the_words_of_a_single_sample_are_no_samples(recwarn: pytest.WarningsRecorder) -> None:
+    class EveryWord(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.embed, self.attend = nn.Embedding(WORDS, 8), nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+            self.head = nn.Linear(8, CLASSES)
+
+        def forward(self, words: Tensor) -> Tensor:
+            logits: Tensor = self.head(self.attend(self.embed(words)))
+            return logits
+
+    texts = torch.randint(1, WORDS, (40, 12), generator=seeded())
+    pnml.guard(EveryWord(), layers="last").fit([texts[:1], texts[1:]], progress=False)
+    assert not [str(told.message) for told in recwarn if told.category is UnstableModelWarning]
+
+
 def test_lack_of_memory_is_no_answer() -> None:
     class Hungry(AlwaysDropping):
         def forward(self, x: Tensor) -> Tensor:

@@ -119,11 +119,11 @@ def _taken(
 def _rows(outputs: Outputs, count: int) -> list[Tensor] | None:
     """Return logits, embeddings and features as rows of samples, without what does not count; None for other counts."""
     rows = [outputs.logits, outputs.embeddings, *outputs.features]
+    if (len(rows[0]) if outputs.places is None else outputs.places[0]) != count:
+        return None
     if outputs.counts is not None:
         rows = [x.where(outputs.counts[:, None], 0) for x in rows]
-    if outputs.places is not None and outputs.places[0] == count:
-        rows = [x.reshape(count, -1) for x in rows]
-    return rows if all(len(x) == count for x in rows) else None
+    return rows if outputs.places is None else [x.reshape(count, -1) for x in rows]
 
 
 def _differ(x: Tensor, y: Tensor) -> bool:
