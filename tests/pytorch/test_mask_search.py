@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 import pnml
 from pnml.pytorch.head import logits_of
 from pnml.pytorch.mask_search import find_mask_source
-from pnml.pytorch.token_mask import MaskSource, declared_padding
+from pnml.pytorch.token_mask import MaskSource, declared_padding, token_mask
 
 from .networks import CLASSES, images, rows, seeded
 
@@ -158,6 +158,31 @@ def test_what_a_model_leaves_out_does_not_change_its_scores(
     call(again, batch(2, 5, length=4))  # by which it is found again
     assert again.mask_source == source
     torch.testing.assert_close(call(again, batch(7, 9, after=12)), expected, rtol=1e-3, atol=1e-6)
+
+
+class AnyNumber(Mean):
+    """Takes words and their kinds as ``*args``, and a mask after them or by name."""
+
+    def forward(self, *given: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        words, kinds, *masks = given
+        logits = self.of_counting(words, masks[0] if attention_mask is None else attention_mask)
+        return logits + 0 * kinds.sum()
+
+
+def test_arguments_without_names_of_their_own_are_told_by_their_number() -> None:
+    guard = pnml.guard(AnyNumber().eval(), inputs=lambda batch: batch)
+    guard.fit([(x, x % 2, x != 0) for x in (words(60, n, after=n) for n in range(4))], progress=False)
+    assert guard.mask_source == MaskSource("args[2]")
+    short, padded = (guard(x, x % 2, x != 0).regret for x in (words(7, 9), words(7, 9, after=12)))
+    torch.testing.assert_close(short, padded, rtol=1e-3, atol=1e-6)
+
+
+def test_arguments_without_names_of_their_own_do_not_take_those_of_others() -> None:
+    x = words(5, after=2)
+    mask = token_mask(AnyNumber(), (x, x % 2), {"attention_mask": x != 0})
+    assert mask is not None
+    assert torch.equal(mask, x != 0)
+    assert token_mask(AnyNumber(), (x, x % 2), {}) is None
 
 
 def test_convolutions_of_words_are_watched_where_no_padding_is_in_their_reach() -> None:

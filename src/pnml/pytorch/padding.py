@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from inspect import signature
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 from pnml.pytorch.calls import call_tree
 from pnml.pytorch.pooling import join
 from pnml.pytorch.recording import record_layers
-from pnml.pytorch.token_mask import MASKS, declared_padding, is_lengths, token_mask
+from pnml.pytorch.token_mask import MASKS, declared_padding, is_lengths, positional_names, token_mask
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,8 +123,8 @@ class _Probe:
             self._cut(padded).copy_(self._cut(x))
             return padded
 
-        names = [*signature(self.model.forward).parameters, *[""] * len(self.args)]
-        by_position = tuple(end(name, x) for name, x in zip(names, self.args, strict=False))
+        names = positional_names(self.model, len(self.args))
+        by_position = tuple(end(name, x) for name, x in zip(names, self.args, strict=True))
         return by_position, {name: end(name, x) for name, x in self.kwargs.items()}
 
     def _has_tokens_first(self, x: Tensor) -> bool:

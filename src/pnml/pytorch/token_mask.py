@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from inspect import signature
+from inspect import Parameter, signature
 from typing import Any, NamedTuple
 
 import torch
@@ -72,8 +72,19 @@ def token_mask(
 
 def named_arguments(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of a model by name; one that comes first and alone needs none, which would take time."""
-    names = signature(model.forward).parameters if len(args) > 1 else ("",)
+    names = positional_names(model, len(args)) if len(args) > 1 else [""]
     return dict(zip(names, args, strict=False)) | kwargs
+
+
+def positional_names(model: nn.Module, count: int) -> list[str]:
+    """Return the names of so many positional arguments of a model; those that it takes as ``*args`` are numbered.
+
+    >>> positional_names(nn.Linear(2, 2), 1)
+    ['input']
+    """
+    kinds = {Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD}
+    named = [name for name, one in signature(model.forward).parameters.items() if one.kind in kinds]
+    return [*named, *(f"args[{number}]" for number in range(count))][:count]
 
 
 def tokens_of(given: dict[str, Any]) -> Tensor | None:
