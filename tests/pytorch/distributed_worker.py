@@ -16,6 +16,7 @@ from torch import Tensor, nn
 import pnml
 from pnml.pytorch.affine import Affine
 from pnml.pytorch.distributed import Found, agree_over_ranks, sum_over_ranks
+from pnml.pytorch.endings import Ending
 from pnml.pytorch.last_layer import LastLayer
 from pnml.pytorch.layers import Layer, LayersNotFoundWarning
 from pnml.pytorch.token_mask import MaskSource
@@ -90,10 +91,14 @@ def main(folder: Path) -> None:
     np.savez(folder / f"skipping-{rank}.npz", **guard(fresh).to_table())
     other_width = pnml.Correlation().update(np.eye(2 + rank))
     head = Affine(torch.eye(2), torch.zeros(2))
+    reading = Ending("masked mean" if rank else "mean")  # as where all tokens of the first rank are the same
     complaints = [
         complaint(lambda: pnml.guard(mlp().double()).fit([], progress=False)),
         complaint(lambda: pnml.guard(mlp().double()).fit([train], progress=False).calibrate([], progress=False)),
         complaint(agree_over_ranks, Found(LastLayer(f"fc{rank}", head), ())),
+        complaint(
+            agree_over_ranks, Found(LastLayer("fc", head, reading), (), MaskSource(token=0) if rank else None)
+        ).split(",")[0],
         complaint(agree_over_ranks, Found(LastLayer("fc", head), (Layer(f"block{rank}"),))),
         complaint(agree_over_ranks, Found(LastLayer("fc", head), (Layer("block"),), MaskSource(token=rank))).split(",")[
             0

@@ -127,6 +127,7 @@ def test_every_rank_hears_what_is_wrong(finished: tuple[Path, str]) -> None:
             "the loader yielded no samples: nothing to fit",
             "the loader yielded no samples: nothing to calibrate on",
             "the ranks found different heads, ['fc0', 'fc1']: run the same model everywhere, or name its head",
+            "the ranks disagree on what the model makes of its head's output",
             "the ranks found different layers, [['block0'], ['block1']]: run the same model everywhere, or name them",
             "the ranks found different padding",
             "none",  # where nothing is read that padding could change

@@ -59,9 +59,15 @@ def agree_over_ranks(mine: Found | None) -> Found | None:
     if not found:
         return None
     heads, choices = sorted({one.head.name for one in found}), {one.layers for one in found}
+    readings = sorted({one.head.described for one in found})
     sources = {one.source for one in found}
     if len(heads) > 1:
         raise ValueError(f"the ranks found different heads, {heads}: run the same model everywhere, or name its head")
+    if len(readings) > 1:
+        raise ValueError(
+            f"the ranks disagree on what the model makes of its head's output, {readings}: begin on every rank with a "
+            "batch of several samples, of different lengths if they are texts"
+        )
     agreed = mine or found[0]
     layers: tuple[Layer, ...] = () if () in choices else agreed.layers
     if len(sources) > 1 and (layers or agreed.head.reads_mask):

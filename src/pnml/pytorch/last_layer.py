@@ -83,6 +83,11 @@ class LastLayer:
         return tuple(note for note in found if note)
 
     @property
+    def described(self) -> str:
+        """The name of this head, and what is particular about it."""
+        return self.name + (f" ({', '.join(self.notes)})" if self.notes else "")
+
+    @property
     def warning(self) -> str | None:
         """What a user should know who takes the model's output for logits of its classes."""
         if self.one_logit:
