@@ -98,8 +98,13 @@ def test_layers_that_are_not_there_are_refused_by_name() -> None:
         ValueError, match=r"layer 'body\.7' is no module of the model; some of its modules are \['body'"
     ):
         pnml.guard(CNN(), layers=["body.0", "body.7"])
-    with pytest.raises(ValueError, match="layer 'body' is named twice"):
-        pnml.guard(CNN(), layers=["body", "body"])
+    for again in ("body", "body#0"):
+        with pytest.raises(ValueError, match=f"layer '{again}' is named twice"):
+            pnml.guard(CNN(), layers=["body", again])
+    with pytest.raises(ValueError, match=r"layer 'body#last' must have the number of a call after #.* '"):
+        pnml.guard(CNN(), layers=["body#last"])
+    with pytest.raises(LayersNotFoundError, match=r"no module 'body#1' was called .*; some that were: \['body'"):
+        pnml.guard(CNN(), layers=["body#1"]).fit([images(10)], progress=False)
     with pytest.raises(ValueError, match='layers must be "auto", "last" or a list of names of modules, got \'body\''):
         pnml.guard(CNN(), layers="body")
     with pytest.raises(LayersNotFoundError, match="no module 'classifier' was called before the head"):

@@ -67,14 +67,18 @@ class Layer(NamedTuple):
 
 
 def check_layer_names(model: nn.Module, names: Sequence[str]) -> None:
-    """Raise ``ValueError`` for a name that no module of the model has, and for one that is there twice."""
-    known = dict(model.named_modules())
-    for number, name in enumerate(names):
-        if _split(name)[0] not in known or not name:
-            some = [other for other in known if other][:20]
-            raise ValueError(f"layer {name!r} is no module of the model; some of its modules are {some}")
-        if name in names[:number]:
+    """Raise ``ValueError`` for a name that is of no module of the model, or of no call, and for one that is twice."""
+    known = [name for name, _ in model.named_modules() if name]
+    seen: set[tuple[str, int]] = set()
+    for name in names:
+        module, _, call = name.partition("#")
+        if module not in known:
+            raise ValueError(f"layer {name!r} is no module of the model; some of its modules are {known[:20]}")
+        if "#" in name and not call.isdecimal():
+            raise ValueError(f"layer {name!r} must have the number of a call after #, from 0, as in '{module}#1'")
+        if _split(name) in seen:
             raise ValueError(f"layer {name!r} is named twice: name every layer once")
+        seen.add(_split(name))
 
 
 def choose_layers(
@@ -242,7 +246,7 @@ def _named(root: Node, name: str, counts: Counts) -> Node:
     if not found:
         raise LayersNotFoundError(
             f"no module {name!r} was called before the head; some that were: "
-            f"{[node.name for node in nodes[1:] if node.output is not None][:20]}"
+            f"{[str(Layer(node.name, node.call)) for node in nodes[1:] if node.output is not None][:20]}"
         )
     output = found[0].output
     if output is None or not has_samples(output, counts.samples):
