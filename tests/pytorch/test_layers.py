@@ -303,3 +303,34 @@ def test_encoder_layers_of_another_model_are_not_noted_while_one_is_watched() ->
     with torch.no_grad(), record_layers(one, [Layer("0", channel_axis=2)], {}) as rows:
         other(torch.ones(5, 4, 8))
         assert rows == [None]
+
+
+def test_calls_of_a_module_that_calls_itself_are_told_apart_as_they_return() -> None:
+    class Halving(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.mix = nn.Linear(8, 8)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.mix(x).tanh()
+            return x + self(x[:, ::2]).mean(dim=1, keepdim=True) if x.shape[1] > 1 else x
+
+    class Nested(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.halving, self.head = Halving(), nn.Linear(8, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            logits: Tensor = self.head(self.halving(x).mean(dim=1))
+            return logits
+
+    model, x = Nested(), torch.randn(5, 8, 8, generator=seeded())
+    whole = Layer("halving", call=3, channel_axis=2)
+    assert find_layers(model, (x,), head="head", named=["halving#3"]) == (whole,)
+    with torch.no_grad():
+        expected = pool(model.halving(x), whole)
+        with record_layers(model, [whole], {}) as rows:
+            model(x)
+    assert rows[0] is not None
+    torch.testing.assert_close(join(rows[0]), join(expected))

@@ -24,17 +24,18 @@ if TYPE_CHECKING:
 class Node:
     """One call of a module: where it stands in the depth of the model, what it called, what it returned.
 
-    ``source`` is the last call of a module with parameters and without parts before it returned, which may be itself.
-    What holds a head has no output: that is made of logits. ``others`` are what a module returns beside its output, and
-    ``entry`` is the place of the output among all of them. ``previous`` is the source before this call, and
+    ``call`` counts the calls of the module in the order in which they return: a module that calls itself begins them in
+    another. ``source`` is the last call of a module with parameters and without parts before it returned, which may be
+    itself. What holds a head has no output: that is made of logits. ``others`` are what a module returns beside its
+    output, and ``entry`` is the place of the output among all of them. ``previous`` is the source before this call, and
     ``channel_axis`` the axis of the channels in the output, where it is known.
     """
 
     name: str
     module: nn.Module
-    call: int
     start: int
     end: int = 0
+    call: int = 0
     input: Tensor | None = None
     output: Tensor | None = None
     others: list[Tensor | None] = field(default_factory=list)
@@ -62,7 +63,7 @@ class _CallTree:
     """Hooks that write down which module calls which, in this thread, until all heads are called."""
 
     def __init__(self, model: nn.Module, heads: Sequence[str]) -> None:
-        self.root = Node("", model, 0, 0)
+        self.root = Node("", model, 0)
         self.entered: dict[str, Tensor] = {}
         self.depth = 0
         self._source: Node | None = None
@@ -106,8 +107,7 @@ class _CallTree:
                 node.holds_head = True
             return
         given = first_tensor((*args, *kwargs.values()))
-        node = Node(name, module, self._calls[name], self.depth, input=given, previous=self._source)
-        self._calls[name] += 1
+        node = Node(name, module, self.depth, input=given, previous=self._source)
         self._stack[-1].children.append(node)
         self._stack.append(node)
 
@@ -115,6 +115,8 @@ class _CallTree:
         if get_ident() != self._thread or self.is_complete or self._stack[-1].module is not module:
             return
         node, self._returned = self._stack.pop(), module
+        node.call = self._calls[node.name]
+        self._calls[node.name] += 1
         if not node.children and next(module.parameters(), None) is not None:
             self.depth += 1
             self._source = node
@@ -131,7 +133,6 @@ class _CallTree:
             return
         node = self._stack.pop()
         self._stack[-1].children.remove(node)
-        self._calls[node.name] -= 1
         self.depth, self._source = node.start, node.previous
 
 
