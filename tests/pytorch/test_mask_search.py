@@ -191,6 +191,25 @@ def test_convolutions_of_words_are_watched_where_no_padding_is_in_their_reach() 
     assert {layer.reach for layer in guard.found_layers} >= {1, 2, 3}
 
 
+class Pooled(Mean):
+    """Joins its words two by two, padding along with them, and takes the mean of all."""
+
+    def __init__(self) -> None:
+        super().__init__(padding_idx=0)
+        self.body = nn.Sequential(nn.Conv1d(8, 8, 3, padding=1), nn.ReLU(), nn.MaxPool1d(2), nn.Conv1d(8, 8, 1))
+
+    def forward(self, words: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.body(self.embed(words).transpose(1, 2)).mean(dim=2))
+        return logits
+
+
+@pytest.mark.parametrize("layers", ["auto", ["embed", "body.0", "body"]])
+def test_joined_words_are_watched_in_texts_of_any_length(layers: Any) -> None:
+    guard = pnml.guard(Pooled().eval(), layers=layers).fit([words(60, length=20)], progress=False)
+    assert len(guard.layers) > 2
+    assert guard(words(5, 1, length=16)).leverage_by_layer.shape == (5, 1 + len(guard.layers))
+
+
 def test_padding_is_not_learnt_where_every_word_has_an_answer() -> None:
     guard = pnml.guard(EveryWord().eval(), layers="last").fit([words(30, n, after=n) for n in range(4)], progress=False)
     assert guard.mask_source == MaskSource(token=0)

@@ -28,7 +28,8 @@ class Node:
     another. ``source`` is the last call of a module with parameters and without parts before it returned, which may be
     itself. What holds a head has no output: that is made of logits. ``others`` are what a module returns beside its
     output, and ``entry`` is the place of the output among all of them. ``previous`` is the source before this call, and
-    ``channel_axis`` the axis of the channels in the output, where it is known.
+    ``channel_axis`` the axis of the channels in the output, where it is known. ``joins_tokens`` says whether the number
+    of its tokens is known to be no constant less than that of the model's.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Node:
     source: Node | None = None
     previous: Node | None = None
     channel_axis: int | None = None
+    joins_tokens: bool = False
     holds_head: bool = False
     children: list[Node] = field(default_factory=list)
 

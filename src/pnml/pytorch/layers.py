@@ -15,7 +15,7 @@ from pnml.pytorch.call_inputs import few_samples
 from pnml.pytorch.calls import Node, call_tree
 from pnml.pytorch.channel_probe import probe_channels
 from pnml.pytorch.masks import mask_of_length
-from pnml.pytorch.padding import which_see_padding
+from pnml.pytorch.padding import which_join_tokens, which_see_padding
 from pnml.pytorch.token_mask import token_mask
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 COUNT = 8
 """How many layers are chosen, where the model has as many."""
 
-_LONGEST_REACH = 15  # tokens; where more are missing, they were joined
+_LONGEST_REACH = 15  # tokens; where more are missing, they were joined, and may be where fewer are
 _WIDEST = 8192  # pooled features; one correlation of them takes half a gigabyte
 
 
@@ -173,21 +173,27 @@ def find_layers(
     >>> [str(layer) for layer in find_layers(model, (torch.zeros(5, 3, 8, 8),), head="4")]
     ['1', '2']
     """
-    heads = (head,) if isinstance(head, str) else tuple(head)
-    root, entered = call_tree(model, args, kwargs or {}, heads)
+    kwargs, heads = kwargs or {}, (head,) if isinstance(head, str) else tuple(head)
+    root, entered = call_tree(model, args, kwargs, heads)
     if len(entered) < len(heads):
         own = "the model itself is its head"
         raise LayersNotFoundError(own if "" in heads else f"the head {' + '.join(heads)!r} was not called")
-    counts = _counts(token_mask(model, args, kwargs or {}, source), model, args, kwargs or {}, entered[0].shape[0])
+    counts = _counts(token_mask(model, args, kwargs, source), model, args, kwargs, entered[0].shape[0])
     take_entries(root, counts.samples)
-    if named is not None:
-        nodes = [_named(root, name, counts) for name in named]
-        probe_channels(model, args, kwargs or {}, [node for node in nodes if not is_sure(node, counts)])
-        return tuple(_of_width(node, counts, width) for node, width in zip_longest(nodes, widths))
     total = root.end
-    blocks = [node for node in _blocks(root, total / COUNT) if _is_usable(node, counts, entered)]
+    if named is None:
+        blocks = [node for node in _blocks(root, total / COUNT) if _is_usable(node, counts, entered)]
+    else:
+        blocks = [_named(root, name, counts) for name in named]
     found = [_layer(node, counts) for node in blocks]
-    sees_padding = which_see_padding(model, args, kwargs or {}, heads, found, source=source)
+    joins_tokens = which_join_tokens(model, args, kwargs, heads, found, source=source)
+    for node, joins in zip(blocks, joins_tokens, strict=True):
+        node.joins_tokens = joins
+    if named is not None:
+        probe_channels(model, args, kwargs, [node for node in blocks if not is_sure(node, counts)])
+        return tuple(_of_width(node, counts, width) for node, width in zip_longest(blocks, widths))
+    found = [_layer(node, counts) for node in blocks]
+    sees_padding = which_see_padding(model, args, kwargs, heads, found, source=source)
     blocks = [node for node, sees in zip(blocks, sees_padding, strict=True) if not sees]
     by_depth: dict[int, Node] = {}
     for node in blocks:  # of outputs at the same depth the last that still has pixels or tokens
@@ -200,7 +206,7 @@ def find_layers(
         if left:
             chosen.add(min(left, key=lambda depth: abs(depth - step * total / COUNT)))
     taken = [by_depth[depth] for depth in sorted(chosen)]
-    probe_channels(model, args, kwargs or {}, [node for node in taken if not is_sure(node, counts)])
+    probe_channels(model, args, kwargs, [node for node in taken if not is_sure(node, counts)])
     return tuple(_layer(node, counts) for node in taken)
 
 
@@ -270,7 +276,7 @@ def _layer(node: Node, counts: Counts) -> Layer:
     tokens = output.shape[3 - batch - channels] if output.ndim == 3 else None
     has_mask = tokens is None or counts.has_mask(tokens)
     missing = 0 if has_mask or tokens is None or counts.tokens is None else counts.tokens - tokens
-    reach = missing if missing <= _LONGEST_REACH else 0
+    reach = missing if missing <= _LONGEST_REACH and not node.joins_tokens else 0
     return Layer(node.name, node.call, batch, channels, node.entry, has_places, has_mask or reach > 0, reach)
 
 

@@ -1,4 +1,4 @@
-"""Which layers see padding: their rows change with tokens that the model itself leaves out."""
+"""Which layers see padding or join tokens: what their rows are with fewer tokens, and with padding in their place."""
 
 from __future__ import annotations
 
@@ -50,10 +50,50 @@ def which_see_padding(
     mask = token_mask(model, args, kwargs, source)
     if mask is None or not layers:
         return [False] * len(layers)
+    probes = _probes(model, args, kwargs, mask, source)
+    return _any_of([found for probe in probes if (found := probe.seen(heads, layers)) is not None], layers)
+
+
+@torch.no_grad()
+def which_join_tokens(
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    heads: Sequence[str],
+    layers: Sequence[Layer],
+    *,
+    source: MaskSource | None = None,
+) -> list[bool]:
+    """Return of every layer whether it has another number of tokens than its reach says, where the model has fewer.
+
+    So it is after pooling or a convolution with a stride. Where the model takes no fewer tokens, the answer is no.
+
+    Args:
+        model: is run with about half of its tokens, if a layer has a reach.
+        args: its positional arguments.
+        kwargs: its keyword arguments.
+        heads: the names of its last layers.
+        layers: of the model.
+        source: what says which tokens count, where no name of an argument does.
+    """
+    mask = token_mask(model, args, kwargs, source)
+    if mask is None or not any(layer.reach for layer in layers):
+        return [False] * len(layers)
+    probes = _probes(model, args, kwargs, mask, source)
+    return _any_of([found for probe in probes if (found := probe.joined(heads, layers)) is not None], layers)
+
+
+def _any_of(found: Sequence[Sequence[bool]], layers: Sequence[Layer]) -> list[bool]:
+    """Return of every layer whether any probe has found it."""
+    return [any(one) for one in zip(*found, strict=True)] if found else [False] * len(layers)
+
+
+def _probes(
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], mask: Tensor, source: MaskSource | None
+) -> list[_Probe]:
+    """Return the ways to have about half of the tokens."""
     tried = product(_lengths(mask.shape[1]), (False, True))
-    probes = [_Probe(model, args, kwargs, mask, source=source, kept=kept, is_left=left) for kept, left in tried]
-    seen = [found for probe in probes if (found := probe.seen(heads, layers)) is not None]
-    return [any(one) for one in zip(*seen, strict=True)] if seen else [False] * len(layers)
+    return [_Probe(model, args, kwargs, mask, source=source, kept=kept, is_left=left) for kept, left in tried]
 
 
 def _lengths(tokens: int) -> set[int]:
@@ -83,15 +123,10 @@ class _Probe:
 
     def seen(self, heads: Sequence[str], layers: Sequence[Layer]) -> list[bool] | None:
         """Return which layers see the padding, None if the model itself does, or cannot be asked."""
-        if self.kept >= self.mask.shape[1]:
+        cut, padded = self._rows(heads, layers, is_cut=True), self._rows(heads, layers, is_cut=False)
+        if cut is None or padded is None:
             return None
-        try:
-            short, entered = self._rows(heads, layers, is_cut=True)
-            long, entered_long = self._rows(heads, layers, is_cut=False)
-        except torch.OutOfMemoryError:
-            raise
-        except Exception:  # noqa: BLE001 - whatever a model raises that wants the tokens that are gone
-            return None
+        (short, entered), (long, entered_long) = cut, padded
         slack = max(_ROUNDING, 2 * torch.finfo(entered[0].dtype).eps)
         counting = self._cut(self.mask)
         for x, y in zip(entered, entered_long, strict=True):
@@ -100,6 +135,13 @@ class _Probe:
             if not _distance(x, y) <= slack:
                 return None
         return [x is None or y is None or not _distance(x, y) <= 3 * slack for x, y in zip(short, long, strict=True)]
+
+    def joined(self, heads: Sequence[str], layers: Sequence[Layer]) -> list[bool] | None:
+        """Return which layers with a reach have no rows without the padding, None if the model cannot be asked."""
+        cut = self._rows(heads, layers, is_cut=True)
+        if cut is None:
+            return None
+        return [layer.reach > 0 and x is None for layer, x in zip(layers, cut[0], strict=True)]
 
     def _cut(self, x: Tensor) -> Tensor:
         return x[:, -self.kept :] if self.is_left else x[:, : self.kept]
@@ -145,11 +187,18 @@ class _Probe:
 
     def _rows(
         self, heads: Sequence[str], layers: Sequence[Layer], *, is_cut: bool
-    ) -> tuple[list[Tensor | None], list[Tensor]]:
-        """Return the rows of layers in a forward pass, and what entered the heads."""
-        args, kwargs = self._arguments(is_cut=is_cut)
-        with record_layers(self.model, layers, kwargs, args, self.source) as pooled:
-            _, entered = call_tree(self.model, args, kwargs, heads)
+    ) -> tuple[list[Tensor | None], list[Tensor]] | None:
+        """Return the rows of layers in a forward pass, and what entered the heads; None where there is no such pass."""
+        if self.kept >= self.mask.shape[1]:
+            return None
+        try:
+            args, kwargs = self._arguments(is_cut=is_cut)
+            with record_layers(self.model, layers, kwargs, args, self.source) as pooled:
+                _, entered = call_tree(self.model, args, kwargs, heads)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception:  # noqa: BLE001 - whatever a model raises that wants the tokens that are gone
+            return None
         return [None if parts is None else join(parts) for parts in pooled], entered
 
 
