@@ -148,3 +148,23 @@ def test_one_number_a_sample_is_not_taken_for_one_sample_without_an_axis() -> No
 
     with pytest.raises(HeadNotFoundError, match=r"no linear layer has the model's logits, of shape \(9,\)"):
         pnml.guard(Pairs()).fit([torch.zeros(9, 4, dtype=torch.long)], progress=False)
+
+
+@pytest.mark.parametrize("combine", [lambda z: z / 2, lambda z: 0.25 * z + 0.75 * z.tanh()])
+def test_a_single_sample_whose_mirror_image_the_model_does_not_take_is_said_to_be_too_little(
+    combine: Callable[[Tensor], Tensor],
+) -> None:
+    class Categories(nn.Module):
+        """Takes rows whose first column alone is the number of a category."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.embed, self.head = nn.Embedding(4, 8), nn.Linear(10, CLASSES)
+
+        def forward(self, x: Tensor) -> Tensor:
+            row = torch.cat([self.embed(x[:, 0].long()), x[:, 1:]], dim=1)
+            return combine(self.head(row))
+
+    with pytest.raises(HeadNotFoundError, match="the batch has one sample, which may be too little"):
+        find_head(Categories().eval(), (torch.tensor([[2.0, -7.0, 50.0]]),))

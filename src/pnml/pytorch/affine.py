@@ -8,6 +8,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from pnml.pytorch.head import attempt
+
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _ROWS = 64  # of a batch that a layer is checked on
 _PROBES = 1024  # unit vectors that enter a layer at a time
@@ -104,16 +106,9 @@ def _agrees(affine: Affine, x: Tensor, z: Tensor, tolerance: float, size: Tensor
 
 def _probe(layer: nn.Module, like: Tensor) -> Affine | None:
     """Return the affine map that agrees with a layer on all unit vectors and their opposites."""
-    ahead, back = [], []
-    try:
-        for part in torch.split(torch.eye(like.shape[1], dtype=like.dtype, device=like.device), _PROBES):
-            ahead.append(layer(part).cpu().double())
-            back.append(layer(-part).cpu().double())
-    except torch.OutOfMemoryError:
-        raise
-    except Exception:  # noqa: BLE001 - whatever a layer raises that does not take plain rows
+    parts = torch.split(torch.eye(like.shape[1], dtype=like.dtype, device=like.device), _PROBES)
+    outputs = attempt(lambda: [(layer(part).cpu().double(), layer(-part).cpu().double()) for part in parts])
+    if outputs is None or outputs[0][0].ndim != 2:
         return None
-    if ahead[0].ndim != 2:
-        return None
-    above, below = torch.cat(ahead), torch.cat(back)
+    above, below = map(torch.cat, zip(*outputs, strict=True))
     return Affine((above - below).T / 2, (above + below).mean(dim=0) / 2)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from pnml.pytorch.axes import channels_of_leaf
 from pnml.pytorch.calls import Node, tensor_at
-from pnml.pytorch.head import run_on_copies, unfused_attention
+from pnml.pytorch.head import attempt, run_on_copies, unfused_attention
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -69,8 +69,9 @@ def probe_channels(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, An
     plain = _outputs(run, nodes) if nodes else {}
     for node in nodes:
         for leaf, axis in _leaves(node):
-            changed = [_changed(run, node, _Change(leaf, axis, half)) for half in (0, 1)]
-            found = _axis_of_changes(plain.get(node), *changed)
+            changes = [_Change(leaf, axis, half) for half in (0, 1)]
+            changed = [attempt(partial(_outputs, run, [node], change)) or {} for change in changes]
+            found = _axis_of_changes(*(outputs.get(node) for outputs in (plain, *changed)))
             if found is not None:
                 node.channel_axis = found
                 break
@@ -107,16 +108,6 @@ def _axis_of_changes(plain: Tensor | None, first: Tensor | None, second: Tensor 
         common = torch.minimum(*(shares / shares.sum() for shares in along)).sum()
         found += [axis] if common <= _MOST else []
     return found[0] if len(found) == 1 else None
-
-
-def _changed(run: Callable[[], Any], node: Node, change: _Change) -> Tensor | None:
-    """Return what a call returns after a change; None where the model cannot go on with it."""
-    try:
-        return _outputs(run, [node], change).get(node)
-    except torch.OutOfMemoryError:
-        raise
-    except Exception:  # noqa: BLE001 - whatever a model raises
-        return None
 
 
 def _outputs(run: Callable[[], Any], nodes: Sequence[Node], change: _Change | None = None) -> dict[Node, Tensor]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from pnml.pytorch.head import HeadNotFoundError, copied
+from pnml.pytorch.head import HeadNotFoundError, attempt, copied
 from pnml.pytorch.refusals import WAY_OUT
 
 if TYPE_CHECKING:
@@ -64,17 +65,11 @@ def company_of(run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Compa
         kwargs: its keyword arguments.
     """
     for axis in (0, 1):
-        try:
-            found = _asked(run, args, kwargs, axis)
-        except torch.OutOfMemoryError:
-            raise
-        except Exception:  # noqa: BLE001 - whatever a model raises that does not take parts of a batch
-            found = None
+        found = attempt(partial(_asked, run, args, kwargs, axis))
+        if found is not None and found.warning == _REORDERED:
+            raise HeadNotFoundError(f"{_REORDERED}.{WAY_OUT}")
         if found is not None:
-            warning, layers = found
-            if warning == _REORDERED:
-                raise HeadNotFoundError(f"{_REORDERED}.{WAY_OUT}")
-            return Company(warning, layers)
+            return found
     return None
 
 

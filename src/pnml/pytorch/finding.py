@@ -12,7 +12,7 @@ from pnml.pytorch.affine import Affine, affine_of, as_places
 from pnml.pytorch.call_inputs import sample_count
 from pnml.pytorch.calls import seen_modules
 from pnml.pytorch.endings import FUNCTIONS, Ending, explain, scale_and_shift
-from pnml.pytorch.head import Call, HeadNotFoundError, logits_of
+from pnml.pytorch.head import Call, HeadNotFoundError, attempt, logits_of
 from pnml.pytorch.last_layer import LastLayer, with_zero_class
 from pnml.pytorch.passes import Pass, Passes, by_place
 from pnml.pytorch.refusals import diagnosis, multilabel_refusal, refusal
@@ -110,8 +110,8 @@ class _Finder:
                 return found
         summed = summed_layer(self.modules, seen.calls, seen.answer, self.task)
         if summed is None and len(seen.answer) == 1:  # too little to tell shares
-            more = self.passes.run_more(seen, _MORE)
-            summed = summed_layer(self.modules, more.calls, more.answer, self.task)
+            more = attempt(lambda: self.passes.run_more(seen, _MORE))
+            summed = None if more is None else summed_layer(self.modules, more.calls, more.answer, self.task)
         if summed is not None and self.named in {None, summed.name, *summed.names}:
             return summed
         samples = sample_count(self.passes.args, self.passes.kwargs)
@@ -192,10 +192,13 @@ class _Finder:
     def _is_all_that_counts(self, name: str, row: Tensor, answer: Tensor) -> bool:
         """Return whether a model answers the same to all samples if a module puts out the same row for them.
 
-        It does not where other layers add to the answer. A single sample is compared with its mirror image.
+        It does not where other layers add to the answer. A single sample is compared with its mirror image, if the
+        model takes that.
         """
-        answers = [answer] if len(answer) > 1 else [answer, self.passes.mirrored().run_replaced(name, row)]
-        rows = torch.cat([by_place(part, self.modules[name]).flatten(0, -2) for part in answers]).cpu().double()
+        other = answer if len(answer) > 1 else attempt(lambda: self.passes.mirrored().run_replaced(name, row))
+        if other is None:
+            return False
+        rows = torch.cat([by_place(part, self.modules[name]).flatten(0, -2) for part in (answer, other)]).cpu().double()
         rows = rows[rows.isfinite().all(dim=1)]
         slack = 8 * torch.finfo(torch.float32).eps * rows.abs().max() if len(rows) else 0.0
         return bool(((rows - rows[:1]).abs() <= slack).all())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from threading import Lock, get_ident
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     Note = Callable[..., None]
+
+T = TypeVar("T")
 
 
 class HeadNotFoundError(ValueError):
@@ -64,6 +66,16 @@ def eager(model: nn.Module) -> Callable[..., Any]:
 def run_on_copies(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return what a model makes of copies of its arguments: some write into them, and a second pass would differ."""
     return eager(model)(*copied(args), **copied(kwargs))
+
+
+def attempt(run: Callable[[], T]) -> T | None:
+    """Return what a trial run of a model gives; None where it fails, for whatever reason but lack of memory."""
+    try:
+        return run()
+    except torch.OutOfMemoryError:
+        raise
+    except Exception:  # noqa: BLE001 - whatever a model raises
+        return None
 
 
 def copied(value: Any) -> Any:

@@ -7,6 +7,7 @@ out may be others, or may be missing, and its answers stay the same.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from pnml.pytorch.call_inputs import few_samples
-from pnml.pytorch.head import run_on_copies, unfused_attention
+from pnml.pytorch.head import attempt, run_on_copies, unfused_attention
 from pnml.pytorch.token_mask import MaskSource, declared_padding, named_arguments, token_mask, tokens_of
 
 if TYPE_CHECKING:
@@ -94,22 +95,13 @@ class _Asked:
     @torch.no_grad()
     def confirms(self, source: MaskSource) -> bool:
         """Return whether a source says which tokens the model leaves out."""
-        try:
-            return self._has_mask(source) if source.token is None else self._has_padding(source.token)
-        except torch.OutOfMemoryError:
-            raise
-        except Exception:  # noqa: BLE001 - whatever a model raises that cannot be asked in this way
-            return False
+        asked = partial(self._has_mask, source) if source.token is None else partial(self._has_padding, source.token)
+        return attempt(asked) or False
 
     @torch.no_grad()
     def has_tokens_first(self) -> bool:
         """Return whether there is an answer for every entry along the second axis of the tokens, not the first."""
-        try:
-            answers = len(self._answer(self.given))
-        except torch.OutOfMemoryError:
-            raise
-        except Exception:  # noqa: BLE001 - whatever a model raises that takes no few tokens
-            return False
+        answers = attempt(lambda: len(self._answer(self.given)))
         return answers == self.shape[1] != self.shape[0]
 
     def _has_mask(self, source: MaskSource) -> bool:

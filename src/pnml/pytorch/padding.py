@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pnml.pytorch.calls import call_tree
+from pnml.pytorch.head import attempt
 from pnml.pytorch.pooling import join
 from pnml.pytorch.recording import record_layers
 from pnml.pytorch.token_mask import MASKS, declared_padding, is_lengths, positional_names, token_mask
@@ -191,15 +192,10 @@ class _Probe:
         """Return the rows of layers in a forward pass, and what entered the heads; None where there is no such pass."""
         if self.kept >= self.mask.shape[1]:
             return None
-        try:
-            args, kwargs = self._arguments(is_cut=is_cut)
-            with record_layers(self.model, layers, kwargs, args, self.source) as pooled:
-                _, entered = call_tree(self.model, args, kwargs, heads)
-        except torch.OutOfMemoryError:
-            raise
-        except Exception:  # noqa: BLE001 - whatever a model raises that wants the tokens that are gone
-            return None
-        return [None if parts is None else join(parts) for parts in pooled], entered
+        args, kwargs = self._arguments(is_cut=is_cut)
+        with record_layers(self.model, layers, kwargs, args, self.source) as pooled:
+            called = attempt(lambda: call_tree(self.model, args, kwargs, heads))
+        return None if called is None else ([None if parts is None else join(parts) for parts in pooled], called[1])
 
 
 def _distance(x: Tensor, y: Tensor) -> float:
