@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from pnml.bench.zoo.densenet import DenseNet
 from pnml.pytorch.finding import find_head
-from pnml.pytorch.head import HeadNotFoundError, record_calls, unwrapped
+from pnml.pytorch.head import HeadNotFoundError, logits_of, record_calls, unwrapped
+from pnml.pytorch.passes import Passes
 
 from .networks import CLASSES, CNN, FEATURES, Timm, bert, images, mlp, rows, sentences, vit
 
@@ -181,6 +182,30 @@ def test_hooks_are_gone_even_after_an_exception() -> None:
     with pytest.raises(ZeroDivisionError):
         find_head(model, (rows(4),))
     assert not any(module._forward_hooks or module._forward_hooks_with_kwargs for module in model.modules())
+
+
+def test_outputs_in_other_threads_are_not_replaced() -> None:
+    class Elsewhere(nn.Module):
+        """Calls its layer in another thread, too."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.head, self.seen = nn.Linear(8, CLASSES), torch.zeros(0)
+
+        def forward(self, x: Tensor) -> Tensor:
+            def work() -> None:
+                self.seen = self.head(x)
+
+            thread = Thread(target=work)
+            thread.start()
+            thread.join()
+            logits: Tensor = self.head(x)
+            return logits
+
+    model, x, row = Elsewhere(), rows(3), torch.arange(float(CLASSES))
+    replaced = Passes(model, (x,), {}, logits_of).run_replaced("head", row)
+    assert torch.equal(replaced, row.expand(3, CLASSES))
+    assert torch.equal(model.seen, model.head(x))
 
 
 def test_calls_of_other_threads_are_not_noted() -> None:

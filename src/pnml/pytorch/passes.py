@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -110,7 +111,12 @@ def _joined(every: Sequence[Sequence[Call]]) -> list[Call]:
 
 @contextmanager
 def _replaced_output(module: nn.Module, row: Tensor) -> Iterator[None]:
+    """Let a module put out the same row for every sample and place while the context is open, in this thread."""
+    thread = get_ident()
+
     def replace(_module: nn.Module, _args: Any, output: Tensor) -> Tensor:
+        if get_ident() != thread:
+            return output
         shape = [1] * output.ndim
         shape[1 if is_convolution(module) else -1] = len(row)
         return row.to(output).reshape(shape).expand(output.shape).clone()
