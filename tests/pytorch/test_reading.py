@@ -75,6 +75,21 @@ def test_calibrating_on_a_batch_without_padding_leaves_what_stands_for_it() -> N
     assert guard.mask_source == before is not None
 
 
+@pytest.mark.parametrize("first", [torch.full((60, 8), 5), torch.full((60, 1), 5)], ids=["one word", "short"])
+def test_calibrating_on_a_batch_that_shows_little_leaves_the_head(first: Tensor) -> None:
+    class Beginning(Mean):
+        """Takes the logits of the first word, which are those of all where all words are the same."""
+
+        def forward(self, words: Tensor) -> Tensor:
+            logits: Tensor = self.head(self.block(self.embed(words)).tanh())
+            return logits[:, 0]
+
+    guard, words = pnml.guard(Beginning()).fit([sentences(60, 8)], progress=False), sentences(9, 8, seed=1)
+    before = guard(words).regret
+    guard.calibrate([first, sentences(60, 8, seed=2)], progress=False)
+    assert torch.equal(guard(words).regret, before)
+
+
 @pytest.mark.parametrize("count", [1, 9])
 def test_the_axes_of_layers_are_stored(count: int, tmp_path: Path) -> None:
     guard = pnml.guard(Pages().double().eval()).fit([sentences(60, 4, 5)], progress=False)

@@ -112,9 +112,9 @@ class GuardedModel(nn.Module):
         return isinstance(self._wanted, str)
 
     def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Find the head, or check it if it is named, and the layers unless they are known, by running the model."""
-        self._known_head(args, kwargs, anew=True)
+        """Find the head, or check it if it is named, and the layers by running the model, unless they are known."""
         is_new = self.found_layers is None
+        self._known_head(args, kwargs, anew=is_new)
         self._known_layers(args, kwargs)
         if is_new:
             self._check_company(args, kwargs)
