@@ -85,8 +85,8 @@ class Recurrent(Mean):
 class Windows(Mean):
     """Convolutions of two, three and four words, of which each takes the largest output with no word of padding."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, padding_idx: int | None = None) -> None:
+        super().__init__(padding_idx=padding_idx)
         self.windows = nn.ModuleList(nn.Sequential(nn.Conv1d(8, 6, size), nn.ReLU()) for size in (2, 3, 4))
         self.head = nn.Linear(18, CLASSES)
 
@@ -113,8 +113,7 @@ def words(count: int, seed: int = 0, *, length: int = 9, after: int = 0, padding
     return torch.cat([found, torch.full((count, after), padding)], dim=1)
 
 
-def plain(given: Tensor, padding: int = 0) -> dict[str, Tensor]:
-    del padding
+def plain(given: Tensor) -> dict[str, Tensor]:
     return {"words": given}
 
 
@@ -189,6 +188,27 @@ def test_convolutions_of_words_are_watched_where_no_padding_is_in_their_reach() 
     guard = pnml.guard(Windows().eval()).fit([words(60, n, after=n) for n in range(4)], progress=False)
     assert guard.found_layers is not None
     assert {layer.reach for layer in guard.found_layers} >= {1, 2, 3}
+
+
+class SeesAll(Windows):
+    """The same with padding among the words."""
+
+    def forward(self, words: Tensor) -> Tensor:
+        x = self.embed(words).transpose(1, 2)
+        logits: Tensor = self.head(torch.cat([window(x).amax(dim=2) for window in self.windows], dim=1))
+        return logits
+
+
+@pytest.mark.parametrize("model", [Windows(), SeesAll(padding_idx=0)], ids=["without padding", "with it"])
+@pytest.mark.parametrize("longest", [9, 10, 11, 12])
+def test_convolutions_are_watched_also_where_the_first_texts_are_as_long_as_their_output(
+    model: nn.Module, longest: int
+) -> None:
+    texts = words(60, length=12)
+    texts[:3, longest:] = 0
+    guard = pnml.guard(model.eval()).fit([texts], progress=False)
+    assert {layer.reach for layer in guard.found_layers or ()} == {0, 1, 2, 3}
+    assert guard(words(5, 1, length=15)).leverage_by_layer.shape == (5, 5)
 
 
 class Pooled(Mean):

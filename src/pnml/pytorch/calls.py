@@ -27,9 +27,9 @@ class Node:
     ``call`` counts the calls of the module in the order in which they return: a module that calls itself begins them in
     another. ``source`` is the last call of a module with parameters and without parts before it returned, which may be
     itself. What holds a head has no output: that is made of logits. ``others`` are what a module returns beside its
-    output, and ``entry`` is the place of the output among all of them. ``previous`` is the source before this call, and
-    ``channel_axis`` the axis of the channels in the output, where it is known. ``joins_tokens`` says whether the number
-    of its tokens is known to be no constant less than that of the model's.
+    output, and ``entry`` is the place of the output among all of them. ``previous`` is the source before this call,
+    ``channel_axis`` the axis of the channels in the output, and ``reach`` how many tokens fewer it has than the model,
+    0 where that varies with their number; both are None where they are not known.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Node:
     source: Node | None = None
     previous: Node | None = None
     channel_axis: int | None = None
-    joins_tokens: bool = False
+    reach: int | None = None
     holds_head: bool = False
     children: list[Node] = field(default_factory=list)
 

@@ -66,11 +66,11 @@ def probe_channels(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, An
         nodes: these calls; their outputs have their samples in the first axis.
     """
     run = partial(run_on_copies, model, args, kwargs)
-    plain = _outputs(run, nodes) if nodes else {}
+    plain = outputs_of(run, nodes) if nodes else {}
     for node in nodes:
         for leaf, axis in _leaves(node):
             changes = [_Change(leaf, axis, half) for half in (0, 1)]
-            changed = [attempt(partial(_outputs, run, [node], change)) or {} for change in changes]
+            changed = [attempt(partial(outputs_of, run, [node], change)) or {} for change in changes]
             found = _axis_of_changes(*(outputs.get(node) for outputs in (plain, *changed)))
             if found is not None:
                 node.channel_axis = found
@@ -110,7 +110,7 @@ def _axis_of_changes(plain: Tensor | None, first: Tensor | None, second: Tensor 
     return found[0] if len(found) == 1 else None
 
 
-def _outputs(run: Callable[[], Any], nodes: Sequence[Node], change: _Change | None = None) -> dict[Node, Tensor]:
+def outputs_of(run: Callable[[], Any], nodes: Sequence[Node], change: _Change | None = None) -> dict[Node, Tensor]:
     """Return what calls return in a forward pass, in which a channel of a module may be changed."""
     found: dict[Node, Tensor] = {}
 

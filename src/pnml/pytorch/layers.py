@@ -15,7 +15,7 @@ from pnml.pytorch.call_inputs import few_samples
 from pnml.pytorch.calls import Node, call_tree
 from pnml.pytorch.channel_probe import probe_channels
 from pnml.pytorch.masks import mask_of_length
-from pnml.pytorch.padding import which_join_tokens, which_see_padding
+from pnml.pytorch.padding import missing_tokens, which_see_padding
 from pnml.pytorch.token_mask import token_mask
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 COUNT = 8
 """How many layers are chosen, where the model has as many."""
 
-_LONGEST_REACH = 15  # tokens; where more are missing, they were joined, and may be where fewer are
+_LONGEST_REACH = 15  # tokens; where more are missing, they were joined
 _WIDEST = 8192  # pooled features; one correlation of them takes half a gigabyte
 
 
@@ -185,10 +185,10 @@ def find_layers(
         blocks = [node for node in _blocks(root, total / COUNT) if _is_usable(node, counts, entered)]
     else:
         blocks = [_named(root, name, counts) for name in named]
-    found = [_layer(node, counts) for node in blocks]
-    joins_tokens = which_join_tokens(model, args, kwargs, heads, found, source=source)
-    for node, joins in zip(blocks, joins_tokens, strict=True):
-        node.joins_tokens = joins
+    shorter = {node: _token_axis(node, counts) for node in blocks if _missing(node, counts)}
+    for node, missing in missing_tokens(model, args, kwargs, shorter, source=source).items():
+        if missing:
+            node.reach = _missing(node, counts) if missing == {_missing(node, counts)} else 0
     if named is not None:
         probe_channels(model, args, kwargs, [node for node in blocks if not is_sure(node, counts)])
         return tuple(_of_width(node, counts, width) for node, width in zip_longest(blocks, widths))
@@ -273,11 +273,23 @@ def _layer(node: Node, counts: Counts) -> Layer:
     output, (batch, channels) = node.output, axes_of(node, counts)
     several = output.numel() > output.shape[batch] * output.shape[channels]
     has_places = several or (output.ndim == 3 and counts.tokens == 1)
-    tokens = output.shape[3 - batch - channels] if output.ndim == 3 else None
-    has_mask = tokens is None or counts.has_mask(tokens)
-    missing = 0 if has_mask or tokens is None or counts.tokens is None else counts.tokens - tokens
-    reach = missing if missing <= _LONGEST_REACH and not node.joins_tokens else 0
+    has_mask = output.ndim != 3 or counts.has_mask(output.shape[_token_axis(node, counts)])
+    reach = node.reach if node.reach is not None else 0 if has_mask else _missing(node, counts)
     return Layer(node.name, node.call, batch, channels, node.entry, has_places, has_mask or reach > 0, reach)
+
+
+def _token_axis(node: Node, counts: Counts) -> int:
+    """Return the axis of the tokens in an output of three axes."""
+    return 3 - sum(axes_of(node, counts))
+
+
+def _missing(node: Node, counts: Counts) -> int:
+    """Return how many tokens fewer than the model an output has; 0 where it has no tokens, or many fewer."""
+    assert node.output is not None  # noqa: S101 - usable
+    if node.output.ndim != 3 or counts.tokens is None:
+        return 0
+    missing = counts.tokens - node.output.shape[_token_axis(node, counts)]
+    return missing if 0 < missing <= _LONGEST_REACH else 0
 
 
 def _counts(

@@ -1,7 +1,8 @@
-"""Which layers see padding or join tokens: what their rows are with fewer tokens, and with padding in their place."""
+"""Which layers see padding, and by how many tokens they are shorter: seen with fewer tokens, and with padding there."""
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -9,14 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from pnml.pytorch.calls import call_tree
-from pnml.pytorch.head import attempt
+from pnml.pytorch.channel_probe import outputs_of
+from pnml.pytorch.head import attempt, run_on_copies
 from pnml.pytorch.pooling import join
 from pnml.pytorch.recording import record_layers
 from pnml.pytorch.token_mask import MASKS, declared_padding, is_lengths, positional_names, token_mask
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from pnml.pytorch.calls import Node
     from pnml.pytorch.layers import Layer
     from pnml.pytorch.token_mask import MaskSource
 
@@ -52,41 +55,37 @@ def which_see_padding(
     if mask is None or not layers:
         return [False] * len(layers)
     probes = _probes(model, args, kwargs, mask, source)
-    return _any_of([found for probe in probes if (found := probe.seen(heads, layers)) is not None], layers)
+    seen = [found for probe in probes if (found := probe.seen(heads, layers)) is not None]
+    return [any(one) for one in zip(*seen, strict=True)] if seen else [False] * len(layers)
 
 
 @torch.no_grad()
-def which_join_tokens(
+def missing_tokens(
     model: nn.Module,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    heads: Sequence[str],
-    layers: Sequence[Layer],
+    token_axes: Mapping[Node, int],
     *,
     source: MaskSource | None = None,
-) -> list[bool]:
-    """Return of every layer whether it has another number of tokens than its reach says, where the model has fewer.
+) -> dict[Node, set[int]]:
+    """Return how many tokens fewer than a model some calls return, where the model has about half of its own.
 
-    So it is after pooling or a convolution with a stride. Where the model takes no fewer tokens, the answer is no.
+    After a convolution it is always the same number, after pooling it is not. Empty where the model takes no fewer.
 
     Args:
-        model: is run with about half of its tokens, if a layer has a reach.
+        model: is run with about half of its tokens, if there are such calls.
         args: its positional arguments.
         kwargs: its keyword arguments.
-        heads: the names of its last layers.
-        layers: of the model.
+        token_axes: these calls, with the axis of the tokens in the output of each.
         source: what says which tokens count, where no name of an argument does.
     """
-    mask = token_mask(model, args, kwargs, source)
-    if mask is None or not any(layer.reach for layer in layers):
-        return [False] * len(layers)
-    probes = _probes(model, args, kwargs, mask, source)
-    return _any_of([found for probe in probes if (found := probe.joined(heads, layers)) is not None], layers)
-
-
-def _any_of(found: Sequence[Sequence[bool]], layers: Sequence[Layer]) -> list[bool]:
-    """Return of every layer whether any probe has found it."""
-    return [any(one) for one in zip(*found, strict=True)] if found else [False] * len(layers)
+    mask = token_mask(model, args, kwargs, source) if token_axes else None
+    found: dict[Node, set[int]] = {node: set() for node in token_axes}
+    for probe in [] if mask is None else _probes(model, args, kwargs, mask, source):
+        for node, output in probe.outputs(list(token_axes)).items():
+            if output.ndim > token_axes[node]:
+                found[node].add(probe.kept - output.shape[token_axes[node]])
+    return found
 
 
 def _probes(
@@ -137,12 +136,12 @@ class _Probe:
                 return None
         return [x is None or y is None or not _distance(x, y) <= 3 * slack for x, y in zip(short, long, strict=True)]
 
-    def joined(self, heads: Sequence[str], layers: Sequence[Layer]) -> list[bool] | None:
-        """Return which layers with a reach have no rows without the padding, None if the model cannot be asked."""
-        cut = self._rows(heads, layers, is_cut=True)
-        if cut is None:
-            return None
-        return [layer.reach > 0 and x is None for layer, x in zip(layers, cut[0], strict=True)]
+    def outputs(self, nodes: Sequence[Node]) -> dict[Node, Tensor]:
+        """Return what calls return without the padding; nothing if the model cannot be asked."""
+        if self.kept >= self.mask.shape[1]:
+            return {}
+        args, kwargs = self._arguments(is_cut=True)
+        return attempt(lambda: outputs_of(partial(run_on_copies, self.model, args, kwargs), nodes)) or {}
 
     def _cut(self, x: Tensor) -> Tensor:
         return x[:, -self.kept :] if self.is_left else x[:, : self.kept]
