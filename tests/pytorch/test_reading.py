@@ -49,6 +49,14 @@ class Pages(nn.Module):
         return logits
 
 
+class Beginning(Mean):
+    """Takes the logits of the first word, which are those of all where all words are the same."""
+
+    def forward(self, words: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.block(self.embed(words)).tanh())
+        return logits[:, 0]
+
+
 def sentences(count: int, *shape: int, seed: int = 0) -> Tensor:
     return torch.randint(1, WORDS, (count, *shape), generator=seeded(seed))
 
@@ -77,17 +85,42 @@ def test_calibrating_on_a_batch_without_padding_leaves_what_stands_for_it() -> N
 
 @pytest.mark.parametrize("first", [torch.full((60, 8), 5), torch.full((60, 1), 5)], ids=["one word", "short"])
 def test_calibrating_on_a_batch_that_shows_little_leaves_the_head(first: Tensor) -> None:
-    class Beginning(Mean):
-        """Takes the logits of the first word, which are those of all where all words are the same."""
-
-        def forward(self, words: Tensor) -> Tensor:
-            logits: Tensor = self.head(self.block(self.embed(words)).tanh())
-            return logits[:, 0]
-
     guard, words = pnml.guard(Beginning()).fit([sentences(60, 8)], progress=False), sentences(9, 8, seed=1)
     before = guard(words).regret
     guard.calibrate([first, sentences(60, 8, seed=2)], progress=False)
     assert torch.equal(guard(words).regret, before)
+
+
+EQUAL = torch.full((6, 8), 5)
+
+
+@pytest.mark.filterwarnings("ignore::pnml.pytorch.layers.LayersNotFoundWarning")
+def test_a_head_that_a_batch_of_equal_words_misled_about_is_no_silent_mistake(tmp_path: Path) -> None:
+    told = "mean over tokens or pixels of what the head 'head' puts out is not what the model returned"
+    with pytest.raises(ValueError, match=f"batch 1 of the loader: the {told}"):
+        pnml.guard(Beginning()).fit([EQUAL, sentences(60, 8)], progress=False)
+    again = loaded(pnml.guard(Beginning()).fit([sentences(60, 8)], progress=False), tmp_path)
+    again(EQUAL)
+    with pytest.raises(ValueError, match=told):
+        again(sentences(9, 8, seed=1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_a_mean_over_many_places_may_be_rounded_otherwise(dtype: torch.dtype) -> None:
+    class Places(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.body, self.head = nn.Conv2d(3, 8, 3), nn.Conv2d(8, CLASSES, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            logits: Tensor = self.head(self.body(x).tanh())
+            return logits.float().flatten(2).flip(2).mean(dim=2)
+
+    model = Places().to(dtype).eval()
+    guard = pnml.guard(model).fit([torch.randn(40, 3, 40, 40, generator=seeded()).to(dtype)], progress=False)
+    x = torch.randn(5, 3, 90, 90, generator=seeded(1)).to(dtype)
+    torch.testing.assert_close(guard(x).logits.float(), model(x), rtol=0.02, atol=0.01)
 
 
 @pytest.mark.parametrize("count", [1, 9])

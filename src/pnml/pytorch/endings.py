@@ -46,8 +46,11 @@ class Ending:
 
     def places_taken(self, z: Tensor, answer: Tensor) -> tuple[Tensor, Tensor]:
         """Return which place each answer (n, C) is of, (n,), and how far it is from it, (n,)."""
-        made = FUNCTIONS[self.function](_wide(self.logits(z)))
-        return (made - _wide(answer)[:, None]).abs().amax(dim=-1).min(dim=1)[::-1]
+        return self.distance(self.logits(z), answer[:, None]).min(dim=1)[::-1]
+
+    def distance(self, logits: Tensor, answer: Tensor) -> Tensor:
+        """Return how far what follows logits (..., C) is from an answer (..., C), the largest difference, (...)."""
+        return (FUNCTIONS[self.function](_wide(logits)) - _wide(answer)).abs().amax(dim=-1)
 
     def take(self, values: Tensor, taken: Tensor | None, mask: Tensor | None) -> Tensor:
         """Return what is read of values (n, places, M): (n, M), or (n · places, M) where every place has an answer."""

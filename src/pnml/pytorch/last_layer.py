@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pnml.pytorch.head import Call
 
 _SCALED, _PROBED, _COSINE = "scaled", "affine", "embeddings of norm 1"
+_ROUNDING = 1e-3  # of the largest output, in a mean over many places
 SUMMED = "added up"
 """The note of a head of several layers."""
 
@@ -155,6 +156,7 @@ class LastLayer:
         if self.ending.reading == "masked mean" and mask is None:
             raise ValueError(f"the head {self.name!r} was fitted with a mask of tokens: pass one again")
         x, logits = self.ending.take(x, taken, mask), self.ending.logits(self.ending.take(z, taken, mask))
+        self._check_mean(logits, z, answer)
         if self.source == "cosine":
             x = nn.functional.normalize(x)
         if self.one_logit:
@@ -171,6 +173,23 @@ class LastLayer:
         slack = 64 * torch.finfo(answer.dtype).eps * max(1.0, float(answer.nan_to_num(0, 0, 0).abs().max()))
         if bool((distance > slack).any()):
             raise ValueError(f"the output of the head {self.name!r} at no place is what the model returned")
+
+    def _check_mean(self, logits: Tensor, z: Tensor, answer: Tensor) -> None:
+        """Raise ``ValueError`` if a mean over places is read and is not what the model returned, but for rounding."""
+        if "mean" not in self.ending.reading or is_traced():
+            return
+        answer = answer.flatten(1) if answer.ndim > 1 else answer[:, None]
+        is_same = logits.shape == answer.shape
+        if is_same and answer.numel():
+            slack = max(_ROUNDING, 8 * torch.finfo(z.dtype).eps)
+            slack *= max(1.0, float(self.ending.logits(z).nan_to_num(0, 0, 0).abs().max()))
+            is_same = not bool((self.ending.distance(logits, answer) > slack).any())
+        if not is_same:
+            raise ValueError(
+                f"the {_READINGS[self.ending.reading]} of what the head {self.name!r} puts out is not what the model "
+                "returned, as in the first batch: begin with a batch of several samples whose tokens or pixels differ, "
+                "and with padding, if there is any"
+            )
 
     def _call(self, calls: Sequence[Call], answer: Tensor) -> Call:
         calls = [call for call in calls if call.output.ndim == self.rank]
