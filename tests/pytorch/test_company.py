@@ -68,7 +68,7 @@ def fitted(model: nn.Module) -> pnml.Guard:
 
 def test_layers_that_hold_other_samples_are_left_out() -> None:
     model = Sorting().double().eval()
-    with pytest.warns(LayersNotFoundWarning, match=r"layers \['first', 'embed'\] put out .* depends on the others"):
+    with pytest.warns(LayersNotFoundWarning, match=r"outputs of layers \['first', 'embed'\] .* depend on the other"):
         guard = fitted(model)
     words, lengths = sentences(9, 8)
     together = guard(words, lengths).regret
@@ -82,7 +82,7 @@ def test_layers_that_hold_their_own_samples_stay() -> None:
 
 
 def test_named_layers_that_hold_other_samples_are_refused() -> None:
-    with pytest.raises(LayersNotFoundError, match="depends on the others, as where a model sorts its samples"):
+    with pytest.raises(LayersNotFoundError, match="depend on the other samples of its batch, as where"):
         pnml.guard(Sorting(), layers=["embed"]).fit([sentences(40, 0)], progress=False)
 
 

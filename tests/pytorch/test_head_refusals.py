@@ -166,5 +166,5 @@ def test_a_single_sample_whose_mirror_image_the_model_does_not_take_is_said_to_b
             row = torch.cat([self.embed(x[:, 0].long()), x[:, 1:]], dim=1)
             return combine(self.head(row))
 
-    with pytest.raises(HeadNotFoundError, match="the batch has one sample, which may be too little"):
+    with pytest.raises(HeadNotFoundError, match="the batch has one sample, which may be too few"):
         find_head(Categories().eval(), (torch.tensor([[2.0, -7.0, 50.0]]),))

@@ -89,7 +89,7 @@ def test_a_sum_is_found_with_other_samples_where_one_has_too_few_classes(tmp_pat
 
 def test_one_sample_may_be_too_little() -> None:
     model = nn.Sequential(nn.Linear(8, CLASSES), nn.ReLU())
-    with pytest.raises(HeadNotFoundError, match="the batch has one sample, which may be too little"):
+    with pytest.raises(HeadNotFoundError, match="the batch has one sample, which may be too few"):
         find_head(model, (rows(1, seed=1),))
 
 

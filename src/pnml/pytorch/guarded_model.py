@@ -175,8 +175,8 @@ class GuardedModel(nn.Module):
         if len(left) == len(layers):
             return
         reason = (
-            f"what layers {[str(layer) for layer in layers if layer not in left]} put out for a sample depends on the "
-            "others, as where a model sorts its samples by length"
+            f"the outputs of layers {[str(layer) for layer in layers if layer not in left]} for a sample depend on the "
+            "other samples of its batch, as where a model sorts them by length"
         )
         if not self.may_fall_back:
             raise LayersNotFoundError(f"{reason}: name others, pnml.guard(model, layers=[...]), or take layers='last'")

@@ -88,7 +88,7 @@ def diagnosis(
     if any(map(is_compiled, modules.values())):
         trouble = f"a head inside a compiled part of the model is not seen, and {trouble}"
     if len(seen.answer) == 1:
-        trouble = f"the batch has one sample, which may be too little to see how an answer is made, and {trouble}"
+        trouble = f"the batch has one sample, which may be too few to see how an answer is made, and {trouble}"
     return refusal(trouble, seen.answer, modules)
 
 
