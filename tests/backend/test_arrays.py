@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from threading import Thread
 from typing import Any
 
 import array_api_strict as strict
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+import pnml
 from pnml.backend import rows as row_tools
 from pnml.backend.arrays import (
     DeviceConstants,
@@ -203,3 +205,23 @@ def test_squares(library: Any) -> None:
 def test_only_another_device_is_remote() -> None:
     assert not any(is_remote(library.asarray([0.0])) for library in LIBRARIES)
     assert is_remote(torch.empty(1, device="meta"))
+
+
+def test_values_are_looked_at_while_another_thread_compiles() -> None:
+    refused: list[str] = []
+
+    def work() -> None:
+        try:
+            pnml.regret(torch.tensor([[0.5, 0.9]]), torch.tensor([0.1]))
+        except ValueError as error:
+            refused.append(str(error))
+
+    def backend(graph: torch.fx.GraphModule, _example: list[torch.Tensor]) -> Any:
+        thread = Thread(target=work)
+        thread.start()
+        thread.join()
+        return graph.forward
+
+    torch.compile(torch.sin, backend=backend)(torch.ones(2))
+    assert refused
+    assert "probabilities must sum to 1" in refused[0]

@@ -99,9 +99,17 @@ def is_recorded(tensor: Any) -> bool:
 
 
 def is_traced() -> bool:
-    """Return whether PyTorch is recording a graph, in which no value can be looked at."""
+    """Return whether PyTorch is recording a graph of what is called here, in which no value can be looked at.
+
+    ``torch.compiler.is_compiling`` is true in all threads while one of them compiles, whatever they do.
+    """
     torch = sys.modules.get("torch")
-    return torch is not None and bool(torch.compiler.is_compiling() or torch.jit.is_tracing())
+    if torch is None:
+        return False
+    if torch.compiler.is_dynamo_compiling() or torch.jit.is_tracing():
+        return True
+    exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)  # the older name
+    return bool(exporting())
 
 
 def at_least(x: Array, smallest: float) -> Array:
