@@ -15,15 +15,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
+def first_input(args: tuple[Any, ...], kwargs: dict[str, Any], *, least: int = 1) -> Tensor | None:
+    """Return the first tensor among the arguments of a model that has so many axes or more, None if there is none."""
+    return next((x for x in (*args, *kwargs.values()) if isinstance(x, Tensor) and x.ndim >= least), None)
+
+
 def sample_count(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
     """Return how many samples the arguments of a model hold: the length of the first tensor, None if there is none."""
-    first = _first_tensor(args, kwargs)
+    first = first_input(args, kwargs)
     return None if first is None else len(first)
 
 
 def input_ndim(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
     """Return how many axes the first tensor among the arguments of a model has, None if there is none."""
-    first = _first_tensor(args, kwargs)
+    first = first_input(args, kwargs)
     return None if first is None else first.ndim
 
 
@@ -32,7 +37,7 @@ def few_samples(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[An
 
     Samples are repeated where there are fewer.
     """
-    count = next((len(x) for x in (*args, *kwargs.values()) if isinstance(x, Tensor) and x.ndim), 0)
+    count = sample_count(args, kwargs) or 0
 
     def some(x: Any) -> Any:
         return x[torch.arange(3) % count] if isinstance(x, Tensor) and x.ndim and len(x) == count else x
@@ -66,7 +71,7 @@ def explained_errors(args: tuple[Any, ...], kwargs: dict[str, Any], fitted_ndim:
 
 
 def _advice(args: tuple[Any, ...], kwargs: dict[str, Any], fitted_ndim: int | None) -> str | None:
-    first = _first_tensor(args, kwargs)
+    first = first_input(args, kwargs)
     if args and not isinstance(args[0], Tensor):
         return _advice_for(args[0])
     if first is not None and fitted_ndim is not None and first.ndim == fitted_ndim - 1:
@@ -89,8 +94,3 @@ def _advice_for(given: Any) -> str | None:
     if hasattr(given, "keys"):
         return f"one {kind}: pass its entries without the labels by name, guard(**batch)"
     return f"one {kind}: pass the model's inputs, guard(batch[0])" if isinstance(given, (tuple, list)) else None
-
-
-def _first_tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
-    """Return the first tensor among the arguments of a model that has axes."""
-    return next((x for x in (*args, *kwargs.values()) if isinstance(x, Tensor) and x.ndim), None)

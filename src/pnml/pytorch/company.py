@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from pnml.pytorch.call_inputs import first_input
 from pnml.pytorch.head import HeadNotFoundError, attempt, copied
 from pnml.pytorch.refusals import WAY_OUT
 
@@ -74,10 +75,10 @@ def company_of(run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Compa
 
 
 def _asked(run: Run, args: tuple[Any, ...], kwargs: dict[str, Any], axis: int) -> Company | None:
-    first = next(x for x in (*args, *kwargs.values()) if isinstance(x, Tensor) and x.ndim > axis)
-    count = min(_MOST, first.shape[axis] - 1)  # fewer than all: another axis as long would not get shorter
-    if count < 2:
+    first = first_input(args, kwargs, least=axis + 1)
+    if first is None or first.shape[axis] < 3:
         return None
+    count = min(_MOST, first.shape[axis] - 1)  # fewer than all: another axis as long would not get shorter
     numbers = torch.linspace(0, first.shape[axis] - 1, count).round().long()
     orders = numbers, numbers.flip(0), numbers[: count // 2], numbers
     taken = (_taken(args, kwargs, order, first.shape[axis], axis) for order in orders)

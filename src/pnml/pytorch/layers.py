@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pnml.pytorch.axes import Counts, axes_of, has_samples, is_sure, take_entries
-from pnml.pytorch.call_inputs import few_samples
+from pnml.pytorch.call_inputs import few_samples, first_input
 from pnml.pytorch.calls import Node, call_tree
 from pnml.pytorch.channel_probe import probe_channels
 from pnml.pytorch.masks import mask_of_length
@@ -300,6 +300,6 @@ def _counts(
         return Counts(samples, mask.shape[1], lambda length: mask_of_length(model, mask, length) is not None)
     if mask is not None:  # of other samples than the head's: nothing is known
         return Counts(samples, None, lambda _: False)
-    first = next((x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)), None)
+    first = first_input(args, kwargs)
     tokens = None if first is None or first.is_floating_point() or first.ndim != 2 else first.shape[1]
     return Counts(samples, tokens, lambda length: tokens is None or length >= tokens)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from pnml.pytorch.call_inputs import few_samples
+from pnml.pytorch.call_inputs import few_samples, first_input
 from pnml.pytorch.head import attempt, run_on_copies, unfused_attention
 from pnml.pytorch.token_mask import MaskSource, declared_padding, named_arguments, token_mask, tokens_of
 
@@ -36,7 +36,7 @@ def find_mask_source(
         kwargs: its keyword arguments.
         logits: takes the logits out of what it returns.
     """
-    first = next((x for x in (*args, *kwargs.values()) if isinstance(x, Tensor) and x.ndim), None)
+    first = first_input(args, kwargs)
     if first is None or first.ndim not in {2, 3} or not first.numel() or token_mask(model, args, kwargs) is not None:
         return None
     asked = _Asked(model, *few_samples(args, kwargs), logits)

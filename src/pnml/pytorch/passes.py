@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from pnml.pytorch.call_inputs import first_input
 from pnml.pytorch.head import Call, record_calls, run_on_copies, unfused_attention
 from pnml.pytorch.token_mask import token_mask
 
@@ -77,8 +78,7 @@ class Passes:
         Args:
             steps: by how many the first argument that has two or more axes is shifted along its last one, reversed.
         """
-        given = [*self.args, *self.kwargs.values()]
-        first = next((x for x in given if isinstance(x, Tensor) and x.ndim > 1), None)
+        first = first_input(self.args, self.kwargs, least=2)
 
         def other(x: Any) -> Any:
             return x.flip(-1).roll(steps, -1) if x is first and x is not None else x
