@@ -224,8 +224,11 @@ class Pooled(Mean):
 
 
 @pytest.mark.parametrize("layers", ["auto", ["embed", "body.0", "body"]])
-def test_joined_words_are_watched_in_texts_of_any_length(layers: Any) -> None:
-    guard = pnml.guard(Pooled().eval(), layers=layers).fit([words(60, length=20)], progress=False)
+@pytest.mark.parametrize(("length", "longest"), [(20, 20), (20, 10), (40, 20)])
+def test_joined_words_are_watched_in_texts_of_any_length(layers: Any, length: int, longest: int) -> None:
+    texts = words(60, length=length)
+    texts[:3, longest:] = 0
+    guard = pnml.guard(Pooled().eval(), layers=layers).fit([texts], progress=False)
     assert len(guard.layers) > 2
     assert guard(words(5, 1, length=16)).leverage_by_layer.shape == (5, 1 + len(guard.layers))
 

@@ -28,8 +28,8 @@ class Node:
     another. ``source`` is the last call of a module with parameters and without parts before it returned, which may be
     itself. What holds a head has no output: that is made of logits. ``others`` are what a module returns beside its
     output, and ``entry`` is the place of the output among all of them. ``previous`` is the source before this call,
-    ``channel_axis`` the axis of the channels in the output, and ``reach`` how many tokens fewer it has than the model,
-    0 where that varies with their number; both are None where they are not known.
+    ``channel_axis`` the axis of the channels in the output, and ``reach`` how many tokens fewer it always has than the
+    model; both are None where they are not known. ``joins_tokens`` says that it has fewer, and not always as many.
     """
 
     name: str
@@ -45,6 +45,7 @@ class Node:
     previous: Node | None = None
     channel_axis: int | None = None
     reach: int | None = None
+    joins_tokens: bool = False
     holds_head: bool = False
     children: list[Node] = field(default_factory=list)
 

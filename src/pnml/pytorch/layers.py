@@ -185,10 +185,10 @@ def find_layers(
         blocks = [node for node in _blocks(root, total / COUNT) if _is_usable(node, counts, entered)]
     else:
         blocks = [_named(root, name, counts) for name in named]
-    shorter = {node: _token_axis(node, counts) for node in blocks if _missing(node, counts)}
+    shorter = {node: _token_axis(node, counts) for node in blocks if _may_be_short(node, counts)}
     for node, missing in missing_tokens(model, args, kwargs, shorter, source=source).items():
-        if missing:
-            node.reach = _missing(node, counts) if missing == {_missing(node, counts)} else 0
+        node.joins_tokens = not missing <= {0, _missing(node, counts)}
+        node.reach = (0 if node.joins_tokens else max(missing)) if missing else None
     if named is not None:
         probe_channels(model, args, kwargs, [node for node in blocks if not is_sure(node, counts)])
         return tuple(_of_width(node, counts, width) for node, width in zip_longest(blocks, widths))
@@ -273,7 +273,8 @@ def _layer(node: Node, counts: Counts) -> Layer:
     output, (batch, channels) = node.output, axes_of(node, counts)
     several = output.numel() > output.shape[batch] * output.shape[channels]
     has_places = several or (output.ndim == 3 and counts.tokens == 1)
-    has_mask = output.ndim != 3 or counts.has_mask(output.shape[_token_axis(node, counts)])
+    is_told = output.ndim != 3 or counts.has_mask(output.shape[_token_axis(node, counts)])
+    has_mask = is_told and not node.joins_tokens
     reach = node.reach if node.reach is not None else 0 if has_mask else _missing(node, counts)
     return Layer(node.name, node.call, batch, channels, node.entry, has_places, has_mask or reach > 0, reach)
 
@@ -281,6 +282,15 @@ def _layer(node: Node, counts: Counts) -> Layer:
 def _token_axis(node: Node, counts: Counts) -> int:
     """Return the axis of the tokens in an output of three axes."""
     return 3 - sum(axes_of(node, counts))
+
+
+def _may_be_short(node: Node, counts: Counts) -> bool:
+    """Return whether an output has a few tokens fewer than the model, or as many as the mask seems to tell."""
+    assert node.output is not None  # noqa: S101 - usable
+    if node.output.ndim != 3 or counts.tokens is None:
+        return False
+    tokens = node.output.shape[_token_axis(node, counts)]
+    return tokens < counts.tokens and (_missing(node, counts) > 0 or counts.has_mask(tokens))
 
 
 def _missing(node: Node, counts: Counts) -> int:

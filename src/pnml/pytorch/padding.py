@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from pnml.pytorch.calls import call_tree
 from pnml.pytorch.channel_probe import outputs_of
 from pnml.pytorch.head import attempt, run_on_copies
+from pnml.pytorch.masks import mask_of_length
 from pnml.pytorch.pooling import join
 from pnml.pytorch.recording import record_layers
 from pnml.pytorch.token_mask import MASKS, declared_padding, is_lengths, positional_names, token_mask
@@ -70,21 +71,22 @@ def missing_tokens(
 ) -> dict[Node, set[int]]:
     """Return how many tokens fewer than a model some calls return, where the model has about half of its own.
 
-    After a convolution it is always the same number, after pooling it is not. Empty where the model takes no fewer.
+    After a convolution it is always the same number, after pooling it is not. It is 0 where the mask tells which tokens
+    are left, as of sequences without their padding. Empty where the model takes no fewer.
 
     Args:
         model: is run with about half of its tokens, if there are such calls.
         args: its positional arguments.
         kwargs: its keyword arguments.
-        token_axes: these calls, with the axis of the tokens in the output of each.
+        token_axes: these calls, with the axis of the tokens in the output of each, which has three.
         source: what says which tokens count, where no name of an argument does.
     """
     mask = token_mask(model, args, kwargs, source) if token_axes else None
     found: dict[Node, set[int]] = {node: set() for node in token_axes}
     for probe in [] if mask is None else _probes(model, args, kwargs, mask, source):
         for node, output in probe.outputs(list(token_axes)).items():
-            if output.ndim > token_axes[node]:
-                found[node].add(probe.kept - output.shape[token_axes[node]])
+            if output.ndim == 3:
+                found[node].add(probe.missing(output.shape[token_axes[node]]))
     return found
 
 
@@ -142,6 +144,11 @@ class _Probe:
             return {}
         args, kwargs = self._arguments(is_cut=True)
         return attempt(lambda: outputs_of(partial(run_on_copies, self.model, args, kwargs), nodes)) or {}
+
+    def missing(self, length: int) -> int:
+        """Return how many tokens fewer there are than are left without the padding; 0 where the mask tells which."""
+        is_told = mask_of_length(self.model, self._cut(self.mask), length) is not None
+        return 0 if is_told else self.kept - length
 
     def _cut(self, x: Tensor) -> Tensor:
         return x[:, -self.kept :] if self.is_left else x[:, : self.kept]
