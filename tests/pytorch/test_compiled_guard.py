@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import gc
 import logging
 import pickle
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -174,6 +176,47 @@ def test_threads_get_their_own_answers() -> None:
     with ThreadPoolExecutor(4) as pool:
         for result, regret in zip(pool.map(guard, batches), expected, strict=True):
             assert_close(result.regret, regret)
+
+
+def test_the_model_itself_may_run_in_other_threads_while_its_guard_compiles() -> None:
+    model, x = CNN().eval(), images(4)
+    guard = guarded(model, images(96))
+    with torch.no_grad():
+        expected = model(x)
+
+    def compile_slowly(graph: torch.fx.GraphModule, _example: list[Tensor]) -> Callable[..., Any]:
+        with torch.no_grad():
+            answers.append(pool.submit(model, x).result(timeout=60))
+        return graph.forward
+
+    answers: list[Tensor] = []
+    guard.compile(backend=compile_slowly)
+    with ThreadPoolExecutor(1) as pool:
+        guard(x)
+    assert answers
+    for answer in answers:
+        assert_close(answer.detach(), expected)
+
+
+def test_a_compiled_guard_keeps_no_batch() -> None:
+    guard = guarded(CNN().eval(), images(96), backend=Backend())
+    x = images(4)
+    kept = weakref.ref(x)
+    guard(x)
+    del x
+    gc.collect()
+    assert kept() is None
+
+
+def test_an_uncompiled_pass_between_two_batches_compiles_nothing_again() -> None:
+    guard, backend, x = guarded(CNN().eval(), images(96)), Backend(), images(4)
+    guard.compile(backend=backend)
+    guard(x)
+    count = len(backend.graphs)
+    with guard.eval_no_grad():
+        guard.run((x,), {}, compiled=False)
+    guard(x)
+    assert len(backend.graphs) == count > 0
 
 
 def test_copy_save_and_export_after_compiling(tmp_path: Path) -> None:

@@ -100,6 +100,7 @@ class CompiledPass:
                 found: Recorded = self._compiled(args, kwargs, mask)
                 return found
             finally:
+                self._notes = []  # which hold the batch
                 for handle in handles:
                     handle.remove()
 
@@ -115,7 +116,7 @@ class CompiledPass:
         """Return a hook that leaves what it does to a note of the pass; the calls of other threads are passed over."""
 
         def hook(*call: Any) -> None:
-            if torch.compiler.is_compiling() or get_ident() == self._thread:
+            if torch.compiler.is_dynamo_compiling() or get_ident() == self._thread:
                 self._notes[number](*call)
 
         return hook
@@ -143,7 +144,7 @@ class KeptPasses:
 
     def __init__(self) -> None:
         self._options: dict[str, Any] | None = None
-        self._places: tuple[list[nn.Module] | None, tuple[Layer, ...], LayerPlaces] | None = None
+        self._places: tuple[list[nn.Module], tuple[Layer, ...], LayerPlaces] | None = None
         self._compiled: CompiledPass | None = None
 
     @property
@@ -184,8 +185,10 @@ class KeptPasses:
 
     def _places_of(self, model: nn.Module, layers: tuple[Layer, ...], modules: list[nn.Module] | None) -> LayerPlaces:
         """Return where the layers are in the model, as found before if its modules are known to be the same."""
+        if modules is None:
+            return LayerPlaces(model, layers)
         known = self._places
-        if known is None or modules is None or known[0] is not modules or known[1] is not layers:
+        if known is None or known[0] is not modules or known[1] is not layers:
             known = modules, layers, LayerPlaces(model, layers)
             self._places = known
         return known[2]
