@@ -95,14 +95,53 @@ EQUAL = torch.full((6, 8), 5)
 
 
 @pytest.mark.filterwarnings("ignore::pnml.pytorch.layers.LayersNotFoundWarning")
-def test_a_head_that_a_batch_of_equal_words_misled_about_is_no_silent_mistake(tmp_path: Path) -> None:
+def test_a_head_that_a_batch_of_equal_words_misled_about_is_no_silent_mistake() -> None:
     told = "mean over tokens or pixels of what the head 'head' puts out is not what the model returned"
     with pytest.raises(ValueError, match=f"batch 1 of the loader: the {told}"):
         pnml.guard(Beginning()).fit([EQUAL, sentences(60, 8)], progress=False)
-    again = loaded(pnml.guard(Beginning()).fit([sentences(60, 8)], progress=False), tmp_path)
-    again(EQUAL)
-    with pytest.raises(ValueError, match=told):
+
+
+class MaskedMean(Mean):
+    """Averages the logits of the words that a mask counts."""
+
+    def forward(self, words: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        logits: Tensor = self.head(self.block(self.embed(words)).tanh())
+        counts = torch.ones_like(words) if attention_mask is None else attention_mask
+        return (logits * counts[:, :, None]).sum(dim=1) / counts.sum(dim=1, keepdim=True)
+
+
+@pytest.mark.parametrize("first", [EQUAL, EQUAL[:, :1], EQUAL[:1, :1]], ids=["one word", "short", "one"])
+def test_a_loaded_head_is_read_as_in_the_fit_whatever_comes_first(first: Tensor, tmp_path: Path) -> None:
+    words = sentences(9, 8, seed=1)
+    guard = pnml.guard(Beginning()).fit([sentences(60, 8)], progress=False)
+    expected = guard(first).regret, guard(words).regret
+    again = loaded(guard, tmp_path)
+    for batch, regret in zip((first, words), expected, strict=True):
+        torch.testing.assert_close(again(batch).regret, regret)
+
+
+def test_a_loaded_head_that_reads_a_mask_is_read_with_it(tmp_path: Path) -> None:
+    def batch(words: Tensor) -> dict[str, Tensor]:
+        return {"words": words, "attention_mask": (torch.arange(words.shape[1]) < 5).long().expand_as(words)}
+
+    guard = pnml.guard(MaskedMean()).fit([batch(sentences(60, 8))], progress=False)
+    assert guard.found_head is not None
+    assert guard.found_head.ending.reading == "masked mean"
+    expected = guard(**batch(sentences(9, 8, seed=1))).regret
+    again = loaded(guard, tmp_path)
+    with pytest.raises(ValueError, match="fitted with a mask of tokens: pass one again"):
         again(sentences(9, 8, seed=1))
+    again(**batch(EQUAL))
+    torch.testing.assert_close(again(**batch(sentences(9, 8, seed=1))).regret, expected)
+
+
+def test_a_fit_that_fails_leaves_how_the_head_is_read() -> None:
+    guard, words = pnml.guard(Beginning()).fit([sentences(60, 8)], progress=False), sentences(9, 8, seed=1)
+    head, before = guard.found_head, guard(words).regret
+    with pytest.raises(ValueError, match="batch 1"):
+        guard.fit([EQUAL, sentences(60, 8)], progress=False)
+    assert guard.found_head is head
+    assert torch.equal(guard(words).regret, before)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])

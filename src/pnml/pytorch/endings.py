@@ -69,16 +69,33 @@ class Ending:
 
 
 def explain(
-    z: Tensor, answer: Tensor, mask: Tensor | None, scale: Tensor | None = None, shift: Tensor | None = None
+    z: Tensor,
+    answer: Tensor,
+    mask: Tensor | None,
+    scale: Tensor | None = None,
+    shift: Tensor | None = None,
+    *,
+    known: str | None = None,
 ) -> Iterator[Ending]:
-    """Yield the endings by which a model gets from z (n, places, C) to its answer, (n, C) or (n, places, C)."""
+    """Yield the endings by which a model gets from z (n, places, C) to its answer, (n, C) or (n, places, C).
+
+    Args:
+        z: the output of the head.
+        answer: of the model.
+        mask: which places count, (n, places), if that is known.
+        scale: of the logits, if there is one.
+        shift: likewise.
+        known: the only reading to try, where it is known: a batch with one place, or of equal ones, shows none.
+    """
     if z.shape[0] != answer.shape[0] or z.shape[-1] != answer.shape[-1] or z.device != answer.device:
         return
     readings = ["place", "mean", *(["masked mean"] if mask is not None and mask.shape == z.shape[:2] else [])]
     if answer.ndim == 3:
         readings = ["every"] if answer.shape == z.shape else []
-    elif z.shape[1] == 1:
+    elif z.shape[1] == 1 and known is None:
         readings = ["rows"]
+    if known is not None:
+        readings = [reading for reading in readings if reading == known]
     for function in FUNCTIONS:
         for reading in readings:
             ending = Ending(reading, function, scale, shift)

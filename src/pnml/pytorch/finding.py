@@ -64,6 +64,7 @@ def find_head(
     task: Task = "multiclass",
     logits: Callable[[Any], Tensor] = logits_of,
     source: MaskSource | None = None,
+    reading: str | None = None,
 ) -> LastLayer:
     """Return the layer whose output the answer of ``model(*args, **kwargs)`` is made of.
 
@@ -78,19 +79,21 @@ def find_head(
         task: "multilabel" if every output is a label of its own.
         logits: takes the answer out of what the model returns.
         source: what says which tokens count, where no name of an argument does.
+        reading: what the model is known to make of the head's output; see :class:`~pnml.pytorch.endings.Ending`.
 
     >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
     >>> find_head(model, (torch.zeros(5, 4),)).name
     '2'
     """
-    return _Finder(Passes(model, args, kwargs or {}, logits, source), named, task).find()
+    return _Finder(Passes(model, args, kwargs or {}, logits, source), named, task, reading).find()
 
 
 class _Finder:
     """The ways to find a head, from the plain one to those that take more forward passes."""
 
-    def __init__(self, passes: Passes, named: str | None, task: Task) -> None:
+    def __init__(self, passes: Passes, named: str | None, task: Task, reading: str | None) -> None:
         self.passes, self.modules, self.named, self.task = passes, passes.modules, named, task
+        self.reading = reading
         self.not_affine: list[str] = []
 
     def find(self) -> LastLayer:
@@ -98,6 +101,8 @@ class _Finder:
         linear = [name for name, module in self.modules.items() if isinstance(module, nn.Linear)]
         first = self.passes.run(linear, lambda output: output.ndim == 2)
         self._check_task(first)
+        if self.reading == "masked mean" and first.mask is None:
+            raise HeadNotFoundError("the head was fitted with a mask of tokens: pass one again")
         found = self._one_of(first, self._returned(first)) or self._one_of(first, self._explained(first))
         if found is not None:
             return found
@@ -162,7 +167,10 @@ class _Finder:
             answer = by_place(seen.answer, self.modules[called.name])
             both = called.output.ndim == 3 and answer.ndim == 2
             for one in (called, called.tokens_first()) if both else (called,):
-                found += [_Match(one, ending) for ending in explain(one.z, answer, seen.mask, scale, shift)]
+                endings = list(explain(one.z, answer, seen.mask, scale, shift, known=self.reading))
+                found += [_Match(one, ending) for ending in endings]
+                if endings:  # samples come first where both would do
+                    break
         simplest = min((_FUNCTIONS.index(match.ending.function) for match in found), default=0)
         yield from (match for match in found if match.ending.function == _FUNCTIONS[simplest])
 

@@ -24,6 +24,7 @@ from pnml.pytorch.fitted_head import check_same_head, name_of_head
 from pnml.pytorch.fitting import TrainingPass
 from pnml.pytorch.guarded_model import GuardedModel
 from pnml.pytorch.head import logits_of
+from pnml.pytorch.last_layer import reading_of
 from pnml.pytorch.layers import check_layer_names
 from pnml.pytorch.reading import from_reading, to_reading
 
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from pnml.pytorch.last_layer import LastLayer
 
 _LOG = logging.getLogger(__name__)
+_FOUND = ("found_head", "head_name", "found_layers", "mask_source", "_input_ndim", "_is_loaded")
+"""Attributes of a guard that a fit finds anew, and leaves as they were if it fails."""
 
 
 def guard(
@@ -145,7 +148,7 @@ class Guard(GuardedModel):
                 and all end with the same detector.
             progress: show a progress bar on stderr.
         """
-        before = self.found_layers, self.mask_source, self._is_loaded
+        before = {name: getattr(self, name) for name in _FOUND}
         self.found_layers, self._is_loaded = None, False
         try:
             training = TrainingPass(self)
@@ -153,7 +156,8 @@ class Guard(GuardedModel):
             self.detector = training.finish()
             self.detector.model_fingerprint = self._weights.keep(self.all_modules())
         except BaseException:
-            self.found_layers, self.mask_source, self._is_loaded = before
+            for name, value in before.items():
+                setattr(self, name, value)
             raise
         return self
 
@@ -269,6 +273,11 @@ class Guard(GuardedModel):
     def known_widths(self) -> tuple[int, ...]:
         """How many features the layers have, where a detector was loaded."""
         return self.fitted().feature_widths if self._is_loaded else ()
+
+    @property
+    def known_reading(self) -> str | None:
+        """What the model makes of its head's output, where a detector was loaded."""
+        return reading_of(self.fitted().head_notes) if self._is_loaded else None
 
     def empty_detector(self) -> Detector:
         """Return a detector of the model's last layer that is not fitted."""

@@ -78,6 +78,11 @@ class GuardedModel(nn.Module):
         return ()
 
     @property
+    def known_reading(self) -> str | None:
+        """What the model makes of its head's output, where a detector was loaded."""
+        return None
+
+    @property
     def plain_model(self) -> nn.Module:
         """The model itself, out of its wrappers."""
         return unwrapped(self.model)
@@ -127,7 +132,14 @@ class GuardedModel(nn.Module):
         if self.found_layers is None:  # else it is known, and another batch may have no padding to tell by
             self.mask_source = find_mask_source(model, args, kwargs, logits)
         return find_head(
-            model, args, kwargs, named=self.head_name, task=self.task, logits=logits, source=self.mask_source
+            model,
+            args,
+            kwargs,
+            named=self.head_name,
+            task=self.task,
+            logits=logits,
+            source=self.mask_source,
+            reading=self.known_reading,
         )
 
     def _known_head(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, anew: bool = False) -> LastLayer:

@@ -33,6 +33,15 @@ _READINGS = {
 }
 
 
+def reading_of(notes: Sequence[str]) -> str | None:
+    """Return how a head with these notes is read, None if its output has one place for every sample.
+
+    >>> reading_of(["mean over tokens or pixels", "scaled"])
+    'mean'
+    """
+    return next((reading for reading, words in _READINGS.items() if words in notes), None)
+
+
 class Rows(NamedTuple):
     """What a head was given and gave.
 
