@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from pnml.pytorch.finding import find_head
 from pnml.pytorch.layers import COUNT, Layer, LayersNotFoundError, find_layers
-from pnml.pytorch.pooling import join, pool
+from pnml.pytorch.pooling import join, pool, token_shares
 from pnml.pytorch.recording import record_layers
 
 from .architectures import Case, Images, InAndOut, MeanOfTokens, Repeated, Residual, Scale, cases, sequences
@@ -172,8 +172,9 @@ def test_pool_leaves_masked_tokens_out(tokens_first: bool) -> None:  # noqa: FBT
     with_padding = torch.where(mask[:, :, None], x, torch.tensor(1e6))
     layer = Layer("any", 0, 1, 2) if tokens_first else Layer("any", 0, 0, 2)
     given = with_padding.transpose(0, 1) if tokens_first else with_padding
-    np.testing.assert_allclose(join(pool(given, layer, mask)), pooled_by_numpy(x, (0, 2), mask), rtol=1e-5, atol=1e-5)
-    other = join(pool(x[:, :6], Layer("any", 0, 0, 2), mask))
+    share = token_shares(mask)
+    np.testing.assert_allclose(join(pool(given, layer, share)), pooled_by_numpy(x, (0, 2), mask), rtol=1e-5, atol=1e-5)
+    other = join(pool(x[:, :6], Layer("any", 0, 0, 2), share))
     np.testing.assert_allclose(other, pooled_by_numpy(x[:, :6], (0, 2)), rtol=1e-5, atol=1e-5)
 
 

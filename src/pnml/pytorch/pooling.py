@@ -17,7 +17,7 @@ Parts = tuple[Tensor, ...]
 """Features of a layer, (n, features) side by side."""
 
 
-def pool(output: Tensor, layer: Layer, mask: Tensor | None = None) -> Parts:
+def pool(output: Tensor, layer: Layer, share: Tensor | None = None) -> Parts:
     """Return the mean and the standard deviation of every channel over the pixels or tokens, (n, 2 channels).
 
     An output without pixels or tokens is returned as it is, (n, channels). Half precision is summed in float32. On a
@@ -26,7 +26,7 @@ def pool(output: Tensor, layer: Layer, mask: Tensor | None = None) -> Parts:
     Args:
         output: of the layer.
         layer: which axis is which.
-        mask: which tokens count, (n, T); those that do not are left out of outputs with T tokens.
+        share: of each token in the mean of outputs with T tokens, (n, T), as :func:`token_shares` gives it.
 
     >>> from pnml.pytorch.layers import Layer
     >>> join(pool(torch.tensor([[[1.0, 2.0], [3.0, 2.0]]]), Layer("tokens", channel_axis=2)))
@@ -38,18 +38,26 @@ def pool(output: Tensor, layer: Layer, mask: Tensor | None = None) -> Parts:
         return (x.to(_wide_dtype(x), copy=True),)  # the next module may overwrite its input
     if not layer.has_places:  # nor where the layer was found: there may be some now, in a larger picture
         return (x.to(_wide_dtype(x), copy=True).flatten(2).mean(dim=2),)
-    if mask is None and not x.is_cpu and not is_traced():
+    if share is None and not x.is_cpu and not is_traced():
         return _moments_at_once(x)
     x = x.flatten(2)
-    share = None
-    if mask is not None and output.ndim == 3 and mask.shape == (x.shape[0], x.shape[2]):
-        share = (mask / mask.sum(dim=1, keepdim=True).clamp(min=1)).to(x.device)[:, None]
+    is_shared = share is not None and output.ndim == 3 and share.shape == (x.shape[0], x.shape[2])
+    share = share.to(x.device)[:, None] if share is not None and is_shared else None
     if is_traced() or x.device.type != "cpu":
         return _moments(x, share)
     rows = max(1, _BLOCK // (x.shape[1] * x.shape[2]))
     blocks = torch.split(x, rows)
     shares = [None] * len(blocks) if share is None else torch.split(share, rows)
     return (torch.cat([join(_moments(*block)) for block in zip(blocks, shares, strict=True)]),)
+
+
+def token_shares(mask: Tensor) -> Tensor:
+    """Return the share of each token in the mean of those of its sample that count, (n, T), from 0 to 1.
+
+    >>> token_shares(torch.tensor([[1, 1, 0]]))
+    tensor([[0.5000, 0.5000, 0.0000]])
+    """
+    return mask / mask.sum(dim=1, keepdim=True).clamp(min=1)
 
 
 def join(parts: Parts) -> Tensor:

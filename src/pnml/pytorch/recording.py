@@ -13,7 +13,7 @@ from pnml.pytorch.calls import tensor_at
 from pnml.pytorch.head import in_this_thread, unfused_attention
 from pnml.pytorch.masks import mask_of_length
 from pnml.pytorch.module_tree import submodules
-from pnml.pytorch.pooling import pool
+from pnml.pytorch.pooling import pool, token_shares
 from pnml.pytorch.token_mask import token_mask
 
 if TYPE_CHECKING:
@@ -99,26 +99,31 @@ class LayerPlaces:
 
     def notes(self, mask: Tensor | None, pooled: list[Parts | None]) -> list[Note]:
         """Return a hook for every module that fills in the features of those of its outputs that are layers."""
-        return [self._note(layers, mask, pooled) for layers in self._layers]
+        share = None if mask is None else token_shares(mask)  # once for all layers with as many tokens
+        return [self._note(layers, mask, share, pooled) for layers in self._layers]
 
-    def _note(self, layers: list[tuple[int, Layer]], mask: Tensor | None, pooled: list[Parts | None]) -> Note:
+    def _note(
+        self, layers: list[tuple[int, Layer]], mask: Tensor | None, share: Tensor | None, pooled: list[Parts | None]
+    ) -> Note:
         calls = 0
 
         def note(_module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
             nonlocal calls
             for number, layer in layers:
                 if layer.call == calls:
-                    pooled[number] = self._pooled(output, layer, mask)
+                    pooled[number] = self._pooled(output, layer, mask, share)
             calls += 1
 
         return note
 
-    def _pooled(self, output: Any, layer: Layer, mask: Tensor | None) -> Parts | None:
+    def _pooled(self, output: Any, layer: Layer, mask: Tensor | None, share: Tensor | None) -> Parts | None:
         tensor = tensor_at(output, layer.entry)
         if tensor is None or mask is None or not layer.has_mask or tensor.ndim != 3:
             return None if tensor is None else pool(tensor, layer)
         counting = mask_of_length(self._model, mask, _tokens(tensor, layer), layer.reach)
-        return None if counting is None else pool(tensor, layer, counting)
+        if counting is None:
+            return None
+        return pool(tensor, layer, share if counting is mask else token_shares(counting))
 
 
 def _tokens(output: Tensor, layer: Layer) -> int:
