@@ -106,7 +106,7 @@ class CompiledPass:
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any], mask: Tensor | None) -> Recorded:
         calls: dict[str, list[Call]] = {name: [] for name in self.heads}
-        pooled: list[Parts | None] = [None] * self.places.count
+        pooled: list[Parts | None] = [None] * len(self.places.layers)
         of_layers = [_without_kwargs(note) for note in self.places.notes(mask, pooled)]
         self._notes = [note_calls(seen) for seen in calls.values()] + of_layers
         answer = eager(self._model)(*args, **kwargs)

@@ -58,7 +58,7 @@ class LayerPlaces:
         layers: of that model.
 
     Attributes:
-        count: how many layers there are.
+        layers: all of them.
         modules: whose outputs they are, each once.
     """
 
@@ -67,8 +67,8 @@ class LayerPlaces:
         for number, layer in enumerate(layers):
             wanted.setdefault(layer.name, []).append((number, layer))
         paths = {name: [model, *submodules(model, name)] for name in wanted}
-        self._model, self.count = model, len(layers)
-        self._layers = list(wanted.values())
+        self._model, self.layers = model, tuple(layers)
+        self._by_module = list(wanted.values())
         self.modules = [paths[name][-1] for name in wanted]
         self._encoders = [module for path in paths.values() for module in path[:-1] if isinstance(module, _ENCODERS)]
 
@@ -83,7 +83,7 @@ class LayerPlaces:
             The features of every layer, in parts that :func:`~pnml.pytorch.pooling.join` puts side by side; None until
             the layer has been called, and where it is not known which of its tokens count, and was known at first.
         """
-        pooled: list[Parts | None] = [None] * self.count
+        pooled: list[Parts | None] = [None] * len(self.layers)
         notes = map(in_this_thread, self.notes(mask, pooled))
         handles = _add_hooks(list(zip(self.modules, notes, strict=True)))
         try:
@@ -100,7 +100,7 @@ class LayerPlaces:
     def notes(self, mask: Tensor | None, pooled: list[Parts | None]) -> list[Note]:
         """Return a hook for every module that fills in the features of those of its outputs that are layers."""
         share = None if mask is None else token_shares(mask)  # once for all layers with as many tokens
-        return [self._note(layers, mask, share, pooled) for layers in self._layers]
+        return [self._note(layers, mask, share, pooled) for layers in self._by_module]
 
     def _note(
         self, layers: list[tuple[int, Layer]], mask: Tensor | None, share: Tensor | None, pooled: list[Parts | None]
