@@ -48,7 +48,7 @@ def test_cpu_name_is_read_from_cpuinfo_where_there_is_one(monkeypatch: pytest.Mo
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 def test_git_state_is_that_of_the_package_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
+    for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "PNML_COMMIT"):
         monkeypatch.delenv(name, raising=False)
 
     def git(*arguments: str) -> str:
@@ -69,6 +69,9 @@ def test_git_state_is_that_of_the_package_alone(tmp_path: Path, monkeypatch: pyt
     (package / "new.py").write_text("")
     assert git_state(package) == (commit, True)
     tree = git("rev-parse", "HEAD:src/pnml")
+    git("commit", "--quiet", "--allow-empty", "--message=another")
+    monkeypatch.setenv("PNML_COMMIT", f"{commit}\n{tree}\n")
+    assert git_state(package) == (commit, True)  # what is stated, and compared, goes before what a repository says
     monkeypatch.setattr(shutil, "which", lambda _: None)
     monkeypatch.delenv("PNML_COMMIT", raising=False)
     assert git_state(package) == (None, None)

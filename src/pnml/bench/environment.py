@@ -47,20 +47,20 @@ def environment() -> dict[str, str]:
 def git_state(package: Path = _PACKAGE) -> tuple[str | None, bool | None]:
     """Return the commit of the package's repository, and whether the package's files differ from that commit.
 
-    For a package that no repository tracks, such as a copy on another machine, the environment variable PNML_COMMIT
-    may say both: ``PNML_COMMIT="$(git rev-parse HEAD HEAD:src/pnml)"``, the commit and the tree of the package, with
-    which the files are compared. Without it both are None.
+    On another machine, where no repository tracks the package or one that is of another commit, the environment
+    variable PNML_COMMIT may say both: ``PNML_COMMIT="$(git rev-parse HEAD HEAD:src/pnml)"``, the commit and the tree of
+    the package, with which the files are compared. Where neither says it, both are None.
     """
+    stated = os.environ.get("PNML_COMMIT", "")
+    if stated:
+        return _stated_state(stated, package)
     if _git(package, "ls-files", "--error-unmatch", "_version.py") is None:
-        return _stated_state(package)
+        return None, None
     commit, changes = _git(package, "rev-parse", "HEAD"), _git(package, "status", "--porcelain", "--", ".")
     return commit, None if changes is None else bool(changes)
 
 
-def _stated_state(package: Path) -> tuple[str | None, bool | None]:
-    stated = os.environ.get("PNML_COMMIT", "")
-    if not stated:
-        return None, None
+def _stated_state(stated: str, package: Path) -> tuple[str, bool]:
     objects = stated.split()
     if len(objects) != 2 or not all(map(_OBJECT.fullmatch, objects)):
         raise ValueError(
