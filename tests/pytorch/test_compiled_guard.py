@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-in_one_graph = pytest.mark.skipif(torch.__version__ < "2.11", reason="older releases of PyTorch compile it in pieces")
-
-
 def assert_close(actual: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
 
@@ -79,7 +76,6 @@ def test_default_backend_answers_as_the_plain_guard() -> None:
     torch.testing.assert_close(guard(x).regret, expected, rtol=1e-3, atol=1e-4)
 
 
-@in_one_graph
 def test_one_graph_holds_the_model_and_its_layers_for_every_batch_of_a_size() -> None:
     guard, backend = guarded(CNN(), images(96)), Backend()
     guard.compile(backend=backend, dynamic=False)
@@ -90,7 +86,6 @@ def test_one_graph_holds_the_model_and_its_layers_for_every_batch_of_a_size() ->
     assert any("std_mean" in str(node.target) for node in graph.graph.nodes), "layers are pooled in the graph"
 
 
-@in_one_graph
 def test_batches_of_many_sizes_share_a_graph() -> None:
     guard, backend = guarded(CNN(), images(96)), Backend()
     guard.compile(backend=backend)
@@ -99,7 +94,6 @@ def test_batches_of_many_sizes_share_a_graph() -> None:
     assert len(backend.graphs) <= 2, "one of the first size, one of any"
 
 
-@in_one_graph
 def test_more_guards_than_pytorch_keeps_versions_of_one_function() -> None:
     backend = Backend()
     for depth in range(1, 13):

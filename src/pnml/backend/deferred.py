@@ -20,8 +20,8 @@ class DeferredMatrix:
         compute: returns the matrix (M, M) in float64.
 
     >>> matrix = DeferredMatrix(2, lambda: np.eye(2))
-    >>> len(matrix), np.asarray(matrix).trace()
-    (2, np.float64(2.0))
+    >>> len(matrix), float(np.asarray(matrix).trace())
+    (2, 2.0)
     """
 
     def __init__(self, width: int, compute: Callable[[], NDArray[np.float64]]) -> None:

@@ -1,24 +1,27 @@
 """Forward passes of a guarded model, as it is or compiled: the model, what enters its head, its layers pooled.
 
 ``torch.compile`` compiles the hooks of a model along with it, and compiles anew when it finds others. So the hooks of
-a guard, which are on the model only while it runs, are the same objects in every pass here, and what they do in a pass
-is handed to them when it begins.
+a guard, which are on the model only while it runs, are the same objects in every pass here, under the same numbers, and
+what they do in a pass is handed to them when it begins.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from contextlib import contextmanager
 from threading import Lock, get_ident
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
+from torch.utils.hooks import RemovableHandle
 
 from pnml.pytorch.head import eager, note_calls, record_calls
 from pnml.pytorch.recording import LayerPlaces
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from torch import Tensor, nn
 
@@ -85,24 +88,20 @@ class CompiledPass:
     ) -> None:
         self.heads, self.places, self._model = heads, places, model
         modules = [*heads.values(), *places.modules]
-        self._watched = [(module, self._hook(number)) for number, module in enumerate(modules)]
+        self._hooks = [_Hook(module, self._hook(number)) for number, module in enumerate(modules)]
         self._notes: list[Note] = []
         self._thread: int | None = None
         self._compiled = torch.compile(MethodType(_with_own_code(CompiledPass._run), self), **options)
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any], mask: Tensor | None) -> Recorded:
         """Run the model on these arguments, of whose tokens those count that a mask (n, T) says."""
-        with lock_of(self._model), self.places.unfused():
-            self._thread, handles = get_ident(), []
+        with lock_of(self._model), self.places.unfused(), _on(self._hooks):
+            self._thread = get_ident()
             try:
-                for module, hook in self._watched:
-                    handles.append(module.register_forward_hook(hook, with_kwargs=True))
                 found: Recorded = self._compiled(args, kwargs, mask)
                 return found
             finally:
                 self._notes = []  # which hold the batch
-                for handle in handles:
-                    handle.remove()
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any], mask: Tensor | None) -> Recorded:
         calls: dict[str, list[Call]] = {name: [] for name in self.heads}
@@ -123,6 +122,39 @@ class CompiledPass:
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         return type(None), ()  # a copy of a guard compiles anew
+
+
+class _Hook:
+    """A forward hook with the same number whenever it is on its module: for another PyTorch 2.6 compiles anew."""
+
+    def __init__(self, module: nn.Module, run: Note) -> None:
+        self._number: int = RemovableHandle(OrderedDict()).id  # that no other hook has
+        self._module, self._run = module, run
+
+    def add(self) -> None:
+        for kept, value in zip(self._kept, (self._run, True), strict=True):
+            kept[self._number] = value
+
+    def remove(self) -> None:
+        for kept in self._kept:
+            kept.pop(self._number, None)
+
+    @property
+    def _kept(self) -> tuple[dict[int, Any], dict[int, bool]]:
+        module = self._module  # whose own register_forward_hook takes a new number every time
+        return module._forward_hooks, module._forward_hooks_with_kwargs  # noqa: SLF001
+
+
+@contextmanager
+def _on(hooks: list[_Hook]) -> Iterator[None]:
+    """Have hooks on their modules while the context is open."""
+    try:
+        for hook in hooks:
+            hook.add()
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def _with_own_code(function: Callable[..., Recorded]) -> FunctionType:
