@@ -87,6 +87,18 @@ def test_named_layers_of_the_encoder(model: Classifier) -> None:
         PNML(lambda x: x, model.fc, layers=["body"])
 
 
+@pytest.mark.parametrize("layers", ["auto", "last"])
+def test_an_encoder_in_training_mode_is_run_in_eval_mode_and_stays_as_it_was(layers: str, model: Classifier) -> None:
+    encoder = nn.Sequential(model.body, nn.BatchNorm1d(FEATURES), nn.Dropout(0.5)).eval()
+    loader, x = DataLoader(TRAIN, batch_size=64), inputs(30, seed=1)
+    expected = PNML(encoder, model.fc, layers=layers).fit(loader)(x)
+    before = {name: value.clone() for name, value in encoder.state_dict().items()}
+    encoder.train()
+    torch.testing.assert_close(PNML(encoder, model.fc, layers=layers).fit(loader)(x), expected)
+    assert all(module.training for module in encoder.modules())
+    torch.testing.assert_close(encoder.state_dict(), before, rtol=0, atol=0)
+
+
 def test_features_fitted_after_inputs_replace_them(model: Classifier, fitted: PNML) -> None:
     x = inputs(30, seed=1)
     fitted.fit_features(train_features(model), TRAIN.tensors[1])

@@ -5,6 +5,7 @@ Replace ``from pytorch_ood.detector import PNML`` by ``from pnml.integrations.py
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,7 +18,7 @@ from pnml.pytorch.fitting import embeddings_alone
 from pnml.pytorch.guard import Guard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pnml.core.scaling import EmbeddingScale
 
@@ -35,7 +36,8 @@ class PNML(_FeaturesDetector):  # type: ignore[misc, valid-type]  # the package 
     by all layers, and :meth:`predict_features`, which a benchmark with cached features calls, by the features alone.
 
     Args:
-        encoder: maps inputs to features (B, M); None if only features are scored.
+        encoder: maps inputs to features (B, M); None if only features are scored. A module, or a method of one, is run
+            in eval mode, whatever its mode is.
         head: the last linear layer, which maps features to logits.
         layers: "auto" for layers of the encoder as :class:`pnml.Guard` chooses them, "last" for its features alone, or
             names of modules of the encoder.
@@ -90,7 +92,7 @@ class PNML(_FeaturesDetector):  # type: ignore[misc, valid-type]  # the package 
         known = (x[y >= 0].to(self.device) for x, y in data_loader)
         inputs = (x for x in known if len(x))
         if self.guard is None:
-            with torch.no_grad():
+            with self._eval_no_grad():
                 detector = fit_batches(self._new_detector(), (encoder(x).flatten(1) for x in inputs))
             self.detector = self._of_features = detector
         else:
@@ -109,7 +111,7 @@ class PNML(_FeaturesDetector):  # type: ignore[misc, valid-type]  # the package 
         if self.guard is not None and self.guard.detector is not None and self.guard.detector is self.detector:
             regret: Tensor = self.guard(x).regret
             return regret
-        with torch.no_grad():
+        with self._eval_no_grad():
             return self.predict_features(encoder(x).flatten(1))
 
     def predict_features(self, x: Tensor) -> Tensor:
@@ -124,14 +126,32 @@ class PNML(_FeaturesDetector):  # type: ignore[misc, valid-type]  # the package 
             raise _api.ModelNotSetException
         return self.encoder
 
+    @contextmanager
+    def _eval_no_grad(self) -> Iterator[None]:
+        """Put the encoder's module into eval mode, as a guard does, and record no gradients; restore its mode after."""
+        module = self._module()
+        training = [] if module is None else [one for one in module.modules() if one.training]
+        try:
+            for one in training:
+                one.training = False
+            with torch.no_grad():
+                yield
+        finally:
+            for one in training:
+                one.training = True
+
+    def _module(self) -> nn.Module | None:
+        """Return the module that the encoder is, or is a method of."""
+        module = self.encoder if isinstance(self.encoder, nn.Module) else getattr(self.encoder, "__self__", None)
+        return module if isinstance(module, nn.Module) else None
+
     def _new_detector(self) -> Detector:
         return Detector(self.head.weight, self.head.bias, embedding_scale=self.embedding_scale)
 
     def _new_guard(self) -> Guard | None:
         """Return a guard of encoder and head; None where no layers of the encoder can be watched, or none shall be."""
-        module = self.encoder if isinstance(self.encoder, nn.Module) else getattr(self.encoder, "__self__", None)
-        named = not isinstance(self.layers, str)
-        if self.encoder is None or not isinstance(module, nn.Module):
+        module, named = self._module(), not isinstance(self.layers, str)
+        if self.encoder is None or module is None:
             if named:
                 raise ValueError(
                     f"layers={list(self.layers)} are modules of the encoder, and a {type(self.encoder).__name__} has "
