@@ -116,6 +116,31 @@ def test_names_of_layers_are_kept_or_made_up() -> None:
     assert detector.feature_widths == ()
 
 
+def test_names_that_do_not_fit_the_layers_are_refused() -> None:
+    detector, expectation = Detector(WEIGHT), r"for features of {} layers: expected one for each layer"
+    detector.layer_names = ("stem",)
+    for method in (detector.fit, detector.partial_fit):
+        for features in ([], TRAIN[1:]):
+            with pytest.raises(
+                ValueError, match=r"got 1 layer_names, \['stem'\], " + expectation.format(len(features))
+            ):
+                method(TRAIN[0], features=features)
+    with pytest.raises(ValueError, match=r"got 1 layer_names, \['stem'\], " + expectation.format(2)):
+        detector.merge(fitted().correlation)
+    assert detector.partial_fit(TRAIN[0], features=TRAIN[1:2]).layer_names == ("stem",)
+    for names in ((), ("stem", "middle")):
+        with pytest.raises(ValueError, match=expectation.format(1)):
+            detector.layer_names = names
+    detector.layer_names = ("first",)
+    assert detector.layer_names == ("first",)
+    with pytest.raises(ValueError, match=r"\['stem', 'stem'\] has a name twice"):
+        Detector(WEIGHT).layer_names = ("stem", "stem")
+    wrong: Any
+    for wrong in ("stem", (1, 2), ("stem", "")):
+        with pytest.raises(TypeError, match=r"layer_names are .*: expected one for each layer"):
+            Detector(WEIGHT).layer_names = wrong
+
+
 @pytest.mark.parametrize(("n", "tolerance"), [(300, 0.05), (1500, 0.01)])
 def test_leave_one_out_scores_are_close_to_those_of_detectors_that_never_saw_the_row(n: int, tolerance: float) -> None:
     """Refitted in full, but for ridges, length and limits, which are those of all rows; most within the tolerance."""

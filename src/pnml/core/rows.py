@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pnml.backend.arrays import Array, as_array, like, namespace, to_numpy, working_dtype
 from pnml.backend.rows import check_finite, check_shape
@@ -66,3 +66,19 @@ def check_features(widths: Sequence[int], fitted: Sequence[int]) -> None:
         given = f"features of widths {list(widths)}" if len(widths) else "none"
         fix = "pass features=[...] as to fit" if fitted else "leave features out, or fit with them"
         raise ValueError(f"the detector was fitted with {there}, and got {given}: {fix}")
+
+
+def check_names(names: Any, count: int | None) -> None:
+    """Raise unless names of layers are different texts, as many as there are features of layers.
+
+    Args:
+        names: of the layers.
+        count: how many layers there are features of; None while that is not known.
+    """
+    example = 'expected one for each layer, as in ("block1", "block2")'
+    if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):
+        raise TypeError(f"layer_names are {names!r}: {example}")
+    if len(set(names)) < len(names):
+        raise ValueError(f"layer_names {list(names)} has a name twice: name every layer once")
+    if count is not None and len(names) != count:
+        raise ValueError(f"got {len(names)} layer_names, {list(names)}, for features of {count} layers: {example}")
