@@ -199,8 +199,17 @@ def test_features_that_do_not_fit_are_refused_by_name() -> None:
         detector.score(embeddings, features=[features[0], features[1][1:]])
     with pytest.raises(ValueError, match=r"features\[1\] has 49 rows, where there are 50 embeddings"):
         Detector(WEIGHT).fit(embeddings, features=[features[0], features[1][1:]])
-    with pytest.raises(ValueError, match=r"2-D batch .* got shape \(50,\)"):
+    with pytest.raises(ValueError, match=r"features\[1\]: expected a 2-D batch .* got shape \(50,\)$"):
         detector.score(embeddings, features=[features[0], features[1][:, 0]])
+    with pytest.raises(
+        ValueError, match=r"features\[0\]: .* got shape \(50, 7, 1, 1\); pool pixels or tokens to means"
+    ):
+        detector.score(embeddings, features=[features[0][:, :, None, None], features[1]])
+    for method in (detector.fit, detector.score):
+        with pytest.raises(
+            ValueError, match=r"features must be a list .* got dict: list\(x.values\(\)\), in the order"
+        ):
+            method(embeddings, features=dict(enumerate(features)))  # type: ignore[arg-type]
     assert detector.correlation == fitted().correlation
 
 
@@ -225,7 +234,7 @@ def test_values_that_are_not_finite_are_named_and_change_nothing() -> None:
     bad = [layer.copy() for layer in FRESH]
     bad[1][11, 2] = np.nan
     for method in (detector.calibrate, detector.partial_fit, detector.fit):
-        with pytest.raises(ValueError, match="row 11 holds nan in column 14"):
+        with pytest.raises(ValueError, match=r"row 11 holds nan in column 2 of features\[0\]: every"):
             method(bad[0], features=bad[1:])
     for rows in (bad, [layer.astype(np.float32) for layer in bad]):
         result = detector(rows[0], features=rows[1:])

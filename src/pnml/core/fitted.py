@@ -7,7 +7,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from pnml.backend.arrays import Array, DeviceConstants, detached, namespace, to_compute
-from pnml.backend.rows import by_chunk, check_shape, wide_dtype
+from pnml.backend.rows import by_chunk, check_finite, check_shape, wide_dtype
 from pnml.core.correlation import Correlation
 from pnml.core.depth import fit_geometry
 from pnml.core.float32_scorer import Float32Scorer
@@ -202,7 +202,11 @@ class Fitted:
         classes = None
         if self.correlation.n_classes:
             classes = self._predict(rows) if labels is None else labels
-        self.correlation.update(rows, classes)
+        try:
+            self.correlation.update(rows, classes)
+        except ValueError:
+            check_finite(rows, (self.n_features, *self.feature_widths))  # which names the layer
+            raise
         self._forget()
         return self
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from pnml.backend.arrays import Array, as_array, like, namespace, to_numpy, working_dtype
 from pnml.backend.rows import check_finite, check_shape
 
@@ -13,9 +15,18 @@ if TYPE_CHECKING:
 
 def as_layers(features: Sequence[Array] | None) -> list[Array]:
     """Return the features of earlier layers as floating-point arrays (n, features), none if there are none."""
-    if hasattr(features, "shape"):
-        raise ValueError(f"features must be a list of arrays, one for each layer, got {type(features).__name__}: [x]")
-    return [check_shape(layer, None) for layer in features or ()]
+    if hasattr(features, "shape") or hasattr(features, "keys"):
+        fix = "[x]" if hasattr(features, "shape") else "list(x.values()), in the order of the fit"
+        raise ValueError(f"features must be a list of arrays, one for each layer, got {type(features).__name__}: {fix}")
+    return [_checked_layer(layer, number) for number, layer in enumerate(features or ())]
+
+
+def _checked_layer(layer: Array, number: int) -> Array:
+    try:
+        return check_shape(layer, None)
+    except ValueError as error:
+        pool = "; pool pixels or tokens to means and standard deviations" if np.ndim(layer) > 2 else ""
+        raise ValueError(f"features[{number}]: {error}{pool}") from None
 
 
 def join_layers(embeddings: Array, features: Sequence[Array]) -> Array:
@@ -56,7 +67,8 @@ def check_scored(scores: Array, embeddings: Array, features: Sequence[Array] | N
     """Raise ``ValueError`` that names the first row that is not finite, if one of its scores (n,) is no number."""
     xp = namespace(scores)
     if bool(xp.any(xp.isnan(scores))):
-        check_finite(join_layers(check_shape(embeddings, None), as_layers(features)))
+        layers = [check_shape(embeddings, None), *as_layers(features)]
+        check_finite(join_layers(layers[0], layers[1:]), [int(layer.shape[1]) for layer in layers])
 
 
 def check_features(widths: Sequence[int], fitted: Sequence[int]) -> None:
