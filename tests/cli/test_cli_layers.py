@@ -167,6 +167,11 @@ def test_samples_without_the_features_of_the_detector_are_refused(layered: Layer
     for words in (["calibrate", path], ["score", path, "--out", layered / "scores.csv"]):
         said = fails(*words, "--embeddings", layered / "new.npy")
         assert "new.npy has no features of the layer 'stem'; it has those of no layer" in said
+        held = layered.features["new"].items()
+        wider: dict[str, Any] = {f"features.{name}": np.repeat(rows, 2, axis=1) for name, rows in held}
+        np.savez(layered / "wider.npz", embedding=layered.files.new, **wider)
+        said = fails(*words, "--embeddings", layered / "wider.npz")
+        assert "wider.npz has 12 features of the layer 'stem', the detector was fitted with 6: they are" in said
 
 
 def test_detector_of_the_first_version_scores_embeddings_alone(layered: Layered) -> None:
