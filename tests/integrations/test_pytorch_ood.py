@@ -164,6 +164,22 @@ def test_benchmark_of_pytorch_ood_agrees_with_its_own_pnml(model: Classifier) ->
         assert first["AUROC"] == pytest.approx(second["AUROC"], abs=0.01)
 
 
+def test_benchmark_of_pytorch_ood_scores_inputs_by_all_layers(model: Classifier, fitted: PNML) -> None:
+    synthetic = SyntheticBenchmark()
+    for detector, encoder in [
+        (fitted, None),
+        (PNML(model.features, model.fc, layers="last").fit(DataLoader(TRAIN, batch_size=64)), model.features),
+        (PNML(model.features, model.fc).fit_features(train_features(model), TRAIN.tensors[1]), model.features),
+    ]:
+        assert detector.encoder == encoder
+        for cache in (False, True):
+            found = synthetic.evaluate(detector, loader_kwargs={"batch_size": 30}, cache=cache)
+            for result, test in zip(found, synthetic.test_sets(), strict=True):
+                x, y = next(iter(DataLoader(test, batch_size=100)))
+                assert result["AUROC"] == pytest.approx(roc_auc_score(y < 0, detector(x).numpy()), abs=1e-6)
+    assert not torch.allclose(fitted(x), fitted.predict_features(model.layers(x)[0]))
+
+
 def ill_conditioned(n: int, seed: int, small: float) -> Tensor:
     """Return float32 features with half of the directions scaled by ``small``, after a random rotation."""
     rng = np.random.default_rng(seed)

@@ -33,7 +33,8 @@ class PNML(_FeaturesDetector):  # type: ignore[misc, valid-type]  # the package 
     of small eigenvalues. This class computes in float64 and stores only Σxxᵀ of the training features.
 
     An encoder that is a module, or a method of one, is watched in its layers, too. :meth:`predict` then scores inputs
-    by all layers, and :meth:`predict_features`, which a benchmark with cached features calls, by the features alone.
+    by all layers, and :meth:`predict_features` by the features alone. The benchmark of pytorch-ood calls the latter of
+    every detector with an ``encoder``, so that is None where layers are watched.
 
     Args:
         encoder: maps inputs to features (B, M); None if only features are scored. A module, or a method of one, is run
@@ -78,13 +79,22 @@ class PNML(_FeaturesDetector):  # type: ignore[misc, valid-type]  # the package 
                 f"head is a {type(head).__name__}: expected the last nn.Linear of the model, as in "
                 "PNML(encoder=model.features, head=model.fc)"
             )
-        self.encoder = encoder
+        self._encode = encoder
         self.head = head
         self.layers = layers
         self.embedding_scale = embedding_scale
         self.detector: Detector | None = None
         self.guard = self._new_guard()
         self._of_features: Detector | None = None
+
+    @property
+    def encoder(self) -> Callable[[Tensor], Tensor] | None:
+        """What gives the features that samples are scored by; None where layers are watched, too, or nothing does."""
+        return None if self._watches_layers else self._encode
+
+    @property
+    def _watches_layers(self) -> bool:
+        return self.guard is not None and (self.detector is None or self.guard.detector is self.detector)
 
     def fit(self, data_loader: Iterable[tuple[Tensor, Tensor]]) -> PNML:
         """Fit on a loader of (input, label) batches in one pass, without samples of negative label."""
@@ -108,7 +118,7 @@ class PNML(_FeaturesDetector):  # type: ignore[misc, valid-type]  # the package 
     def predict(self, x: Tensor) -> Tensor:
         """Return the regret of inputs, shape (B,)."""
         encoder, x = self._encoder(), x.to(self.device)
-        if self.guard is not None and self.guard.detector is not None and self.guard.detector is self.detector:
+        if self.guard is not None and self.detector is not None and self._watches_layers:
             regret: Tensor = self.guard(x).regret
             return regret
         with self._eval_no_grad():
@@ -122,9 +132,9 @@ class PNML(_FeaturesDetector):  # type: ignore[misc, valid-type]  # the package 
         return scores
 
     def _encoder(self) -> Callable[[Tensor], Tensor]:
-        if self.encoder is None:
+        if self._encode is None:
             raise _api.ModelNotSetException
-        return self.encoder
+        return self._encode
 
     @contextmanager
     def _eval_no_grad(self) -> Iterator[None]:
@@ -142,7 +152,7 @@ class PNML(_FeaturesDetector):  # type: ignore[misc, valid-type]  # the package 
 
     def _module(self) -> nn.Module | None:
         """Return the module that the encoder is, or is a method of."""
-        module = self.encoder if isinstance(self.encoder, nn.Module) else getattr(self.encoder, "__self__", None)
+        module = self._encode if isinstance(self._encode, nn.Module) else getattr(self._encode, "__self__", None)
         return module if isinstance(module, nn.Module) else None
 
     def _new_detector(self) -> Detector:
@@ -151,17 +161,17 @@ class PNML(_FeaturesDetector):  # type: ignore[misc, valid-type]  # the package 
     def _new_guard(self) -> Guard | None:
         """Return a guard of encoder and head; None where no layers of the encoder can be watched, or none shall be."""
         module, named = self._module(), not isinstance(self.layers, str)
-        if self.encoder is None or module is None:
+        if self._encode is None or module is None:
             if named:
                 raise ValueError(
-                    f"layers={list(self.layers)} are modules of the encoder, and a {type(self.encoder).__name__} has "
+                    f"layers={list(self.layers)} are modules of the encoder, and a {type(self._encode).__name__} has "
                     "none: pass an nn.Module, or a method of one, as encoder"
                 )
             return None
         layers = [f"encoder.{name}" for name in self.layers] if named else self.layers
         if layers == "last":
             return None
-        model = _EncoderAndHead(self.encoder, module, self.head)
+        model = _EncoderAndHead(self._encode, module, self.head)
         return Guard(model, head="head", layers=layers, embedding_scale=self.embedding_scale)
 
 
