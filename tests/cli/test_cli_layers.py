@@ -171,7 +171,7 @@ def test_samples_without_the_features_of_the_detector_are_refused(layered: Layer
         wider: dict[str, Any] = {f"features.{name}": np.repeat(rows, 2, axis=1) for name, rows in held}
         np.savez(layered / "wider.npz", embedding=layered.files.new, **wider)
         said = fails(*words, "--embeddings", layered / "wider.npz")
-        assert "wider.npz has 12 features of the layer 'stem', the detector was fitted with 6: they are" in said
+        assert "wider.npz has 12 features of the layer 'stem', where 6 were fitted: they are" in said
 
 
 def test_detector_of_the_first_version_scores_embeddings_alone(layered: Layered) -> None:

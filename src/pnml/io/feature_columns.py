@@ -76,11 +76,11 @@ def check_layer_widths(path: PathOrUri, layers: Iterable[tuple[str, int]], fitte
     Args:
         path: the file.
         layers: names and widths of the layers that are read from it.
-        fitted: the widths that the detector was fitted with, in the same order.
+        fitted: the widths that were fitted, in the same order.
     """
     for (name, width), expected in zip(layers, fitted, strict=True):
         if width != expected:
             raise ValueError(
-                f"{path} has {width} features of the layer {name!r}, the detector was fitted with {expected}: they are "
-                "of another network, or pooled in another way"
+                f"{path} has {width} features of the layer {name!r}, where {expected} were fitted: they are of another "
+                "network, or pooled in another way"
             )
