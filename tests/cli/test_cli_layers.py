@@ -141,9 +141,9 @@ def test_inspect_shows_every_layer(layered: Layered) -> None:
         assert float(found[2]) == pytest.approx(scatter.freedom, abs=0.06)
         assert float(found[3]) == pytest.approx(scatter.ridge, rel=0.01)
         assert float(found[4]) == pytest.approx(np.median(scatter.typical), rel=0.01)
-    assert "layers    stem (6), block.1 (4)" in succeeds(
-        "fit", "--embeddings", layered / "train.npz", "--head", layered / "head.npz", "--out", path
-    )
+    words = "fit", "--embeddings", layered / "train.npz", "--head", layered / "head.npz", "--out", path
+    assert "layers    stem (6), block.1 (4)" in succeeds(*words)
+    assert "layers    none: the embedding alone is watched" in succeeds(*words, "--layers", "last")
 
 
 @pytest.mark.parametrize(
