@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from pnml.core.detector import Detector
-from pnml.integrations._fit import fit_batches
+from pnml.integrations._fit import fit_batches, without_layers
 from pnml.integrations._import import import_pytorch_ood
 from pnml.pytorch.fitting import embeddings_alone
 from pnml.pytorch.guard import Guard
@@ -162,11 +162,9 @@ class PNML(_FeaturesDetector):  # type: ignore[misc, valid-type]  # the package 
         """Return a guard of encoder and head; None where no layers of the encoder can be watched, or none shall be."""
         module, named = self._module(), not isinstance(self.layers, str)
         if self._encode is None or module is None:
-            if named:
-                raise ValueError(
-                    f"layers={list(self.layers)} are modules of the encoder, and a {type(self._encode).__name__} has "
-                    "none: pass an nn.Module, or a method of one, as encoder"
-                )
+            if named or self._encode is not None:
+                reason = f"the encoder is a {type(self._encode).__name__}, neither a module nor a method of one"
+                without_layers(reason, self.layers, self.embedding_scale)
             return None
         layers = [f"encoder.{name}" for name in self.layers] if named else self.layers
         if layers == "last":
