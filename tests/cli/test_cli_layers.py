@@ -141,9 +141,9 @@ def test_inspect_shows_every_layer(layered: Layered) -> None:
         assert float(found[2]) == pytest.approx(scatter.freedom, abs=0.06)
         assert float(found[3]) == pytest.approx(scatter.ridge, rel=0.01)
         assert float(found[4]) == pytest.approx(np.median(scatter.typical), rel=0.01)
-    assert "layers    stem (6), block.1 (4)" in succeeds(
-        "fit", "--embeddings", layered / "train.npz", "--head", layered / "head.npz", "--out", path
-    )
+    words = "fit", "--embeddings", layered / "train.npz", "--head", layered / "head.npz", "--out", path
+    assert "layers    stem (6), block.1 (4)" in succeeds(*words)
+    assert "layers    none: the embedding alone is watched" in succeeds(*words, "--layers", "last")
 
 
 @pytest.mark.parametrize(
@@ -167,6 +167,11 @@ def test_samples_without_the_features_of_the_detector_are_refused(layered: Layer
     for words in (["calibrate", path], ["score", path, "--out", layered / "scores.csv"]):
         said = fails(*words, "--embeddings", layered / "new.npy")
         assert "new.npy has no features of the layer 'stem'; it has those of no layer" in said
+        held = layered.features["new"].items()
+        wider: dict[str, Any] = {f"features.{name}": np.repeat(rows, 2, axis=1) for name, rows in held}
+        np.savez(layered / "wider.npz", embedding=layered.files.new, **wider)
+        said = fails(*words, "--embeddings", layered / "wider.npz")
+        assert "wider.npz has 12 features of the layer 'stem', where 6 were fitted: they are" in said
 
 
 def test_detector_of_the_first_version_scores_embeddings_alone(layered: Layered) -> None:

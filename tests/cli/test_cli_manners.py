@@ -126,6 +126,8 @@ def test_version() -> None:
         (["calibrate", "nowhere.safetensors"], "nowhere.safetensors"),
         (["data", "fetch", "cifar11"], "unknown image set 'cifar11'"),
         (["--json-lines"], "No such option: --json-lines"),
+        (["score", "--layers", "last"], "No such option: --layers: it goes with pnml fit, and the detector keeps it"),
+        (["calibrate", "--head=head.npz"], "No such option: --head: it goes with pnml fit"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_code_2(words: list[str], message: str) -> None:

@@ -116,6 +116,31 @@ def test_names_of_layers_are_kept_or_made_up() -> None:
     assert detector.feature_widths == ()
 
 
+def test_names_that_do_not_fit_the_layers_are_refused() -> None:
+    detector, expectation = Detector(WEIGHT), r"for features of {} layers: expected one for each layer"
+    detector.layer_names = ("stem",)
+    for method in (detector.fit, detector.partial_fit):
+        for features in ([], TRAIN[1:]):
+            with pytest.raises(
+                ValueError, match=r"got 1 layer_names, \['stem'\], " + expectation.format(len(features))
+            ):
+                method(TRAIN[0], features=features)
+    with pytest.raises(ValueError, match=r"got 1 layer_names, \['stem'\], " + expectation.format(2)):
+        detector.merge(fitted().correlation)
+    assert detector.partial_fit(TRAIN[0], features=TRAIN[1:2]).layer_names == ("stem",)
+    for names in ((), ("stem", "middle")):
+        with pytest.raises(ValueError, match=expectation.format(1)):
+            detector.layer_names = names
+    detector.layer_names = ("first",)
+    assert detector.layer_names == ("first",)
+    with pytest.raises(ValueError, match=r"\['stem', 'stem'\] has a name twice"):
+        Detector(WEIGHT).layer_names = ("stem", "stem")
+    wrong: Any
+    for wrong in ("stem", (1, 2), ("stem", "")):
+        with pytest.raises(TypeError, match=r"layer_names are .*: expected one for each layer"):
+            Detector(WEIGHT).layer_names = wrong
+
+
 @pytest.mark.parametrize(("n", "tolerance"), [(300, 0.05), (1500, 0.01)])
 def test_leave_one_out_scores_are_close_to_those_of_detectors_that_never_saw_the_row(n: int, tolerance: float) -> None:
     """Refitted in full, but for ridges, length and limits, which are those of all rows; most within the tolerance."""
@@ -174,8 +199,17 @@ def test_features_that_do_not_fit_are_refused_by_name() -> None:
         detector.score(embeddings, features=[features[0], features[1][1:]])
     with pytest.raises(ValueError, match=r"features\[1\] has 49 rows, where there are 50 embeddings"):
         Detector(WEIGHT).fit(embeddings, features=[features[0], features[1][1:]])
-    with pytest.raises(ValueError, match=r"2-D batch .* got shape \(50,\)"):
+    with pytest.raises(ValueError, match=r"features\[1\]: expected a 2-D batch .* got shape \(50,\)$"):
         detector.score(embeddings, features=[features[0], features[1][:, 0]])
+    with pytest.raises(
+        ValueError, match=r"features\[0\]: .* got shape \(50, 7, 1, 1\); pool pixels or tokens to means"
+    ):
+        detector.score(embeddings, features=[features[0][:, :, None, None], features[1]])
+    for method in (detector.fit, detector.score):
+        with pytest.raises(
+            ValueError, match=r"features must be a list .* got dict: list\(x.values\(\)\), in the order"
+        ):
+            method(embeddings, features=dict(enumerate(features)))  # type: ignore[arg-type]
     assert detector.correlation == fitted().correlation
 
 
@@ -200,7 +234,7 @@ def test_values_that_are_not_finite_are_named_and_change_nothing() -> None:
     bad = [layer.copy() for layer in FRESH]
     bad[1][11, 2] = np.nan
     for method in (detector.calibrate, detector.partial_fit, detector.fit):
-        with pytest.raises(ValueError, match="row 11 holds nan in column 14"):
+        with pytest.raises(ValueError, match=r"row 11 holds nan in column 2 of features\[0\]: every"):
             method(bad[0], features=bad[1:])
     for rows in (bad, [layer.astype(np.float32) for layer in bad]):
         result = detector(rows[0], features=rows[1:])

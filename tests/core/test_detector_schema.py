@@ -226,7 +226,7 @@ def test_thresholds_that_make_no_sense_are_refused(name: str, values: list[Any],
 
 def test_a_detector_that_could_not_be_loaded_is_not_saved(tmp_path: Path) -> None:
     detector = Detector(WEIGHT).fit(TRAIN)
-    detector.layer_names = ("none such",)
+    detector._layer_names = ("none such",)
     with pytest.raises(ValueError, match="1 layers are named and 0 stored"):
         detector.save(tmp_path / "detector.safetensors")
     assert list(tmp_path.iterdir()) == []

@@ -17,6 +17,7 @@ from sklearn.metrics import roc_auc_score
 
 from pnml.core.float32_scorer import LARGEST_ERROR
 from pnml.integrations.openood import PNMLPostprocessor
+from pnml.pytorch.layers import LayersNotFoundWarning
 
 from .factories import CLASSES, Classifier, classifier, inputs, naive_regret
 
@@ -81,7 +82,10 @@ def test_a_network_whose_last_layer_is_no_module_is_scored_by_its_features_alone
             return 2 * weight, bias
 
     net, postprocessor = Scaled().eval(), PNMLPostprocessor()
-    postprocessor.setup(net, ID, OOD)
+    with pytest.warns(LayersNotFoundWarning, match=r"no linear layer .* of get_fc\(\)\. The embeddings alone are"):
+        postprocessor.setup(net, ID, OOD)
+    with pytest.raises(ValueError, match=r"layers=\['body'\] cannot be watched: no linear layer of the network has"):
+        PNMLPostprocessor(layers=["body"]).setup(net, ID, OOD)
     assert postprocessor.guard is None
     assert postprocessor.detector is not None
     train, rows = (net.layers(images(ID[split]))[:1] for split in ("train", "test"))

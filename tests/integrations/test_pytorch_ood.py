@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -18,6 +19,7 @@ from pnml.core.detector import ZeroEmbeddingWarning
 from pnml.core.float32_scorer import LARGEST_ERROR
 from pnml.integrations._import import import_pytorch_ood
 from pnml.integrations.pytorch_ood import PNML
+from pnml.pytorch.layers import LayersNotFoundWarning
 
 from .factories import CLASSES, FEATURES, Classifier, classifier, inputs, naive_regret
 
@@ -67,7 +69,9 @@ def test_layers_of_encoders(kind: str, model: Classifier) -> None:
         "last": module,
     }
     layers = "last" if kind == "last" else "auto"
-    found = PNML(encoders[kind], model.fc, layers=layers).fit(DataLoader(TRAIN, batch_size=64))
+    says = pytest.warns(LayersNotFoundWarning, match="the encoder is a partial, neither a module nor a method of one")
+    with says if kind == "function" else nullcontext():
+        found = PNML(encoders[kind], model.fc, layers=layers).fit(DataLoader(TRAIN, batch_size=64))
     names = {"module": ("encoder.0",), "method": ("encoder.body",)}
     assert found.detector is not None
     assert found.detector.layer_names == names.get(kind, ())
@@ -83,8 +87,20 @@ def test_named_layers_of_the_encoder(model: Classifier) -> None:
     assert found.detector.layer_names == ("encoder.body",)
     with pytest.raises(ValueError, match=r"layer 'encoder\.nowhere' is no module"):
         PNML(model.features, model.fc, layers=["nowhere"])
-    with pytest.raises(ValueError, match=r"layers=\['body'\] are modules of the encoder, and a function has none"):
+    with pytest.raises(ValueError, match=r"layers=\['body'\] cannot be watched: the encoder is a function"):
         PNML(lambda x: x, model.fc, layers=["body"])
+
+
+@pytest.mark.parametrize("layers", ["auto", "last"])
+def test_an_encoder_in_training_mode_is_run_in_eval_mode_and_stays_as_it_was(layers: str, model: Classifier) -> None:
+    encoder = nn.Sequential(model.body, nn.BatchNorm1d(FEATURES), nn.Dropout(0.5)).eval()
+    loader, x = DataLoader(TRAIN, batch_size=64), inputs(30, seed=1)
+    expected = PNML(encoder, model.fc, layers=layers).fit(loader)(x)
+    before = {name: value.clone() for name, value in encoder.state_dict().items()}
+    encoder.train()
+    torch.testing.assert_close(PNML(encoder, model.fc, layers=layers).fit(loader)(x), expected)
+    assert all(module.training for module in encoder.modules())
+    torch.testing.assert_close(encoder.state_dict(), before, rtol=0, atol=0)
 
 
 def test_features_fitted_after_inputs_replace_them(model: Classifier, fitted: PNML) -> None:
@@ -150,6 +166,22 @@ def test_benchmark_of_pytorch_ood_agrees_with_its_own_pnml(model: Classifier) ->
     assert [result["Dataset"] for result in found] == ["wide", "wide", "narrow", "narrow"]
     for first, second in zip(found[::2], found[1::2], strict=True):  # the features are well conditioned
         assert first["AUROC"] == pytest.approx(second["AUROC"], abs=0.01)
+
+
+def test_benchmark_of_pytorch_ood_scores_inputs_by_all_layers(model: Classifier, fitted: PNML) -> None:
+    synthetic = SyntheticBenchmark()
+    for detector, encoder in [
+        (fitted, None),
+        (PNML(model.features, model.fc, layers="last").fit(DataLoader(TRAIN, batch_size=64)), model.features),
+        (PNML(model.features, model.fc).fit_features(train_features(model), TRAIN.tensors[1]), model.features),
+    ]:
+        assert detector.encoder == encoder
+        for cache in (False, True):
+            found = synthetic.evaluate(detector, loader_kwargs={"batch_size": 30}, cache=cache)
+            for result, test in zip(found, synthetic.test_sets(), strict=True):
+                x, y = next(iter(DataLoader(test, batch_size=100)))
+                assert result["AUROC"] == pytest.approx(roc_auc_score(y < 0, detector(x).numpy()), abs=1e-6)
+    assert not torch.allclose(fitted(x), fitted.predict_features(model.layers(x)[0]))
 
 
 def ill_conditioned(n: int, seed: int, small: float) -> Tensor:

@@ -102,6 +102,10 @@ def test_layers_are_read_in_the_order_that_is_asked_for(wanted: tuple[str, ...],
 def test_layer_that_is_not_there_is_named_with_those_that_are(path: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"no features of the layer 'block2'; it has those of stem, block\.1: write"):
         open_embeddings(path, layers=("stem", "block2"))
+    with pytest.raises(
+        ValueError, match=r"it has those of stem, block\.1: the name of a layer is without 'features\.'"
+    ):
+        open_embeddings(path, layers=("features.stem",))
     np.save(tmp_path / "rows.npy", EMBEDDINGS)
     assert open_embeddings(tmp_path / "rows.npy").layer_names == ()
     with pytest.raises(ValueError, match=r"rows\.npy has no features of the layer 'stem'; it has those of no layer"):
@@ -131,7 +135,17 @@ BAD: list[tuple[str, Callable[[Path], None], str]] = [
         archive(**{"features.a": np.ones((3, 2))}),
         "'features.a' in .* has 3 rows, where there are 2 embeddings",
     ),
-    ("a.npz", archive(**{"features.a": np.ones(2)}), r"float64 of shape \(2,\): expected numbers of shape"),
+    (
+        "a.npz",
+        archive(**{"features.a": np.ones(2)}),
+        r"array 'features.a' of .* holds float64 of shape \(2,\): expected",
+    ),
+    ("a.npz", archive(**{"features.a": np.ones((2, 3, 4))}), r"shape \(2, 3, 4\): expected .*; pool pixels or tokens"),
+    (
+        "a.parquet",
+        lambda path: pq.write_table(pa.table({"embedding": pa.array([], pa.list_(pa.float32()))}), path),
+        "empty: 0 rows$",
+    ),
     ("a.npz", archive(**{"features.a": np.ones((2, 0))}), r"is empty: 2 rows of 1 \+ 0 features"),
     ("a.parquet", table(**{"features.a": [1.0, 2.0]}), "'features.a' in .* is double: expected a list of numbers"),
     (

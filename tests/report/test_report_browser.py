@@ -191,6 +191,14 @@ def test_decisions_follow_the_threshold(window: Page, compared: Path) -> None:
             assert set(page.locator(".decision").all_text_contents()) == {decision}
 
 
+def test_the_threshold_is_drawn_below_the_labels_that_it_may_cross(window: Page, compared: Path) -> None:
+    with opened(window, compared) as page:
+        drawn = "one => [...one.parentElement.children].map(child => child.getAttribute('class'))"
+        classes = page.locator("line.threshold").evaluate(drawn)
+        assert classes.count("note") >= 2
+        assert "note" not in classes[: classes.index("threshold")]
+
+
 def test_a_sample_without_a_regret_is_flagged_at_every_threshold(window: Page, compared: Path) -> None:
     with opened(window, compared) as page:
         page.evaluate("document.querySelector('.sample').dataset.regret = 'nan'")

@@ -166,6 +166,7 @@ def test_report_says_what_the_calibration_lets_expect(
     alone = call(scores, "--out", out)
     assert "without --detector the page cannot say how many flagged samples to expect" in alone.stderr
     assert "How many to expect is not known" in out.read_text(encoding="utf-8")
+    assert "No threshold is set" not in alone.stdout + out.read_text(encoding="utf-8")
 
 
 def test_detector_that_decides_otherwise_is_refused(
@@ -197,8 +198,11 @@ def test_regret_at_the_threshold_may_be_rounded(tmp_path: Path, detector: Detect
 def test_default_threshold_keeps_95_percent(tmp_path: Path) -> None:
     path = tmp_path / "scores.csv"
     path.write_text("id,regret\n" + "".join(f"{n},{n / 100}\n" for n in range(100)), encoding="utf-8")
-    assert call(path, "--out", tmp_path / "report.html").exit_code == 0
+    done = call(path, "--out", tmp_path / "report.html")
+    assert done.exit_code == 0
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    for said in (done.stdout, page):
+        assert "No threshold is set. The first one on the page flags 5% of these samples" in said
     found = page_data_of(page)
     assert found["grid"][found["start"]] == 0.94
     assert 'class="prediction"' not in page

@@ -23,7 +23,7 @@ from pnml.backend.arrays import (
 from pnml.backend.threads import spread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 _CHUNK_BYTES = 3 << 20  # stays in a processor's cache
 _REMOTE_CHUNK_BYTES = 1 << 29  # keeps a GPU busy for milliseconds
@@ -57,13 +57,22 @@ def check_shape(rows: Array, n_features: int | None) -> Array:
     return xp.astype(rows, wide_dtype(rows))
 
 
-def check_finite(rows: Array) -> None:
-    """Raise ``ValueError`` for the first value of rows (n, M) that is not finite."""
+def check_finite(rows: Array, widths: Sequence[int] = ()) -> None:
+    """Raise ``ValueError`` for the first value of rows (n, M) that is not finite.
+
+    Args:
+        rows: embeddings, and the features of earlier layers beside them.
+        widths: how many columns the embedding and each of these layers have, if there are any.
+    """
     xp = namespace(rows)
     finite = xp.isfinite(rows)
     if not bool(xp.all(finite)):
         row, column = (int(i) for i in np.argwhere(~to_numpy(finite, bool))[0])
-        raise ValueError(f"row {row} holds {float(rows[row, column])} in column {column}: every value must be finite")
+        value, number = float(rows[row, column]), 0
+        while number < len(widths) - 1 and column >= widths[number]:
+            column, number = column - widths[number], number + 1
+        layer = f" of features[{number - 1}]" if number else ""
+        raise ValueError(f"row {row} holds {value} in column {column}{layer}: every value must be finite")
 
 
 def check_squares(norms: Array) -> None:

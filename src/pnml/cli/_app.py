@@ -46,6 +46,8 @@ TracebackOption = Annotated[
 DONE, REFUSED, USAGE, NOTICED, INTERRUPTED = 0, 1, 2, 3, 130
 """The exit codes."""
 
+_KEPT = ("--head", "--head-layer", "--layers", "--embedding-scale")  # by a detector
+
 # The class of errors in options and arguments: of click, or of the copy of click in newer releases of typer.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
@@ -117,7 +119,9 @@ def _environment_says_yes() -> bool:
 def _explain(error: Exception, words: Sequence[str]) -> tuple[str, int]:
     """Return an error as text, and the exit code."""
     if isinstance(error, _UsageError):
-        message = error.format_message().replace("Value error, ", "") + _nearest_command(error)  # type: ignore[attr-defined]
+        message = _kept_by_detector(error) or (
+            error.format_message().replace("Value error, ", "") + _nearest_command(error)  # type: ignore[attr-defined]
+        )
         given = _given_value(error, words)
         is_named = given is None or given in message or repr(given) in message
         return message if is_named else f"{message}, got {given!r}", USAGE
@@ -132,6 +136,14 @@ def _nearest_command(error: Exception) -> str:
     if not commands or not text.startswith("No such command") or "Did you mean" in text:
         return ""
     return did_you_mean(text.partition("'")[2].partition("'")[0], commands)
+
+
+def _kept_by_detector(error: Exception) -> str:
+    """Return what to do about an option of the fit that is given to a command which takes a detector."""
+    name, command = getattr(error, "option_name", None), getattr(getattr(error, "ctx", None), "info_name", None)
+    if name not in _KEPT or command not in {"calibrate", "score", "inspect", "export"}:
+        return ""
+    return f"No such option: {name}: it goes with pnml fit, and the detector keeps it"
 
 
 def _files(words: Sequence[str]) -> list[str]:

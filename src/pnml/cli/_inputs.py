@@ -12,6 +12,7 @@ import typer
 from pnml.core.detector import Detector
 from pnml.io.embedded_images import EmbeddedImages
 from pnml.io.embeddings import EmbeddingFile, open_embeddings
+from pnml.io.feature_columns import check_layer_widths
 from pnml.io.fingerprint import fingerprint_file
 from pnml.io.images import open_images
 from pnml.io.model import load_model
@@ -207,7 +208,9 @@ class Inputs:
         if self.embeddings is not None:
             detector = Detector.load(path)
             columns = (detector.preparation or {}).get("columns", ())
-            return self.open_embeddings(detector.n_features, detector.layer_names, columns), detector
+            embeddings = self.open_embeddings(detector.n_features, detector.layer_names, columns)
+            check_layer_widths(embeddings.path, embeddings.reader.layers, detector.feature_widths)
+            return embeddings, detector
         samples = self.open_images(detector=path, check_model=check_model)
         return samples, samples.guard.fitted()
 

@@ -124,9 +124,9 @@ def fit(
     typer.echo(f"fitted on {detector.correlation.count:,} rows of {samples.path}")
     typer.echo(f"  features  {detector.n_features:,}")
     typer.echo(f"  classes   {detector.n_classes:,}")
-    if detector.layer_names:
-        widths = zip(detector.layer_names, detector.feature_widths, strict=True)
-        typer.echo(f"  layers    {', '.join(f'{name} ({width:,})' for name, width in widths)}")
+    widths = zip(detector.layer_names, detector.feature_widths, strict=True)
+    named = ", ".join(f"{name} ({width:,})" for name, width in widths)
+    typer.echo(f"  layers    {named or 'none: the embedding alone is watched'}")
     typer.echo(f"  rank      {detector.subspace.rank:,} of {detector.n_features:,}")
     typer.echo(f"  spectrum  {describe(detector.subspace)}")
     typer.echo(f"wrote {out}; next, set its threshold: {_calibrate_command(out, model, weights)}")

@@ -76,12 +76,14 @@ def report(
     from dataclasses import replace
 
     from pnml.report import write_report
-    from pnml.report.verdict import verdict
+    from pnml.report.verdict import UNDECIDED, is_undecided, verdict
 
     path = write_report(made if title is None else replace(made, title=title), out)
     answers = {one.name: answer for one in made.sets if (answer := verdict(made, one)) is not None}
     for name, answer in answers.items():
         typer.echo(f"{name}: {answer.sentence} {answer.details}")
+    if is_undecided(made):
+        typer.echo(UNDECIDED)
     typer.echo(f"wrote {path}, {path.stat().st_size / 1000:,.0f} kB: open it in a browser")
     return {
         "report": path,

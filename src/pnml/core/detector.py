@@ -39,7 +39,7 @@ class Detector(Calibrated):
 
     Attributes:
         threshold: the calibrated :class:`~pnml.core.calibration.Threshold`, None before :meth:`calibrate`.
-        layer_names: of the earlier layers whose features are used.
+        layer_names: of the earlier layers whose features are used, set before :meth:`fit` or after it.
         preparation: how the inputs of the model are prepared, JSON-able; ``pnml fit`` sets it, and ``save`` keeps it.
             None where nobody said.
         model_fingerprint: of the weights of the model that was fitted, where a model was; empty otherwise.

@@ -7,13 +7,13 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from pnml.backend.arrays import Array, DeviceConstants, detached, namespace, to_compute
-from pnml.backend.rows import by_chunk, check_shape, wide_dtype
+from pnml.backend.rows import by_chunk, check_finite, check_shape, wide_dtype
 from pnml.core.correlation import Correlation
 from pnml.core.depth import fit_geometry
 from pnml.core.float32_scorer import Float32Scorer
 from pnml.core.last_layer import checked_head, head_digest
 from pnml.core.model import ScoringModel
-from pnml.core.rows import as_layers, check_features, join_layers
+from pnml.core.rows import as_layers, check_features, check_names, join_layers
 from pnml.core.scaling import LABEL_NOISE, EmbeddingScale, balanced_scales, check_embedding_scale
 from pnml.core.scorer import Float64Scorer
 from pnml.core.subspace import Subspace
@@ -46,7 +46,7 @@ class Fitted:
         check_embedding_scale(embedding_scale)
         self.embedding_scale = embedding_scale
         self.threshold: Threshold | None = None
-        self.layer_names: tuple[str, ...] = ()
+        self._layer_names: tuple[str, ...] = ()
         self.preparation: dict[str, Any] | None = None
         self.model_fingerprint: dict[str, str] = {}
         self.head_notes: tuple[str, ...] = ()
@@ -76,6 +76,20 @@ class Fitted:
     def feature_widths(self) -> tuple[int, ...]:
         """The widths of the features of earlier layers."""
         return (self.correlation.widths or (0,))[1:]
+
+    @property
+    def layer_names(self) -> tuple[str, ...]:
+        """The names of the earlier layers, one for the features of each: "layer0", ... if none were given."""
+        return self._layer_names or tuple(f"layer{number}" for number in range(len(self.feature_widths)))
+
+    @layer_names.setter
+    def layer_names(self, names: Sequence[str]) -> None:
+        check_names(names, len(self.feature_widths) if self._has_seen_rows else None)
+        self._layer_names = tuple(names)
+
+    @property
+    def _has_seen_rows(self) -> bool:
+        return bool(self.correlation.count or self.correlation.left_out)
 
     @property
     def subspace(self) -> Subspace:
@@ -171,9 +185,11 @@ class Fitted:
             labels: the true classes, shape (N,); the predicted ones when left out.
         """
         fresh = type(self)(self.weight, self.bias, embedding_scale=self.embedding_scale)
-        fresh.layer_names = self.layer_names
+        if not self._has_seen_rows:
+            fresh.layer_names = self._layer_names
         fresh.partial_fit(embeddings, features=features, labels=labels)
-        self.correlation, self.layer_names = self._empty_correlation(), fresh.layer_names
+        names = self._layer_names if len(self._layer_names) == len(fresh.feature_widths) else ()
+        self.correlation, self._layer_names = self._empty_correlation(), names
         return self.merge(fresh.correlation)
 
     def partial_fit(
@@ -182,27 +198,28 @@ class Fitted:
         """Add a batch of training samples, as :meth:`fit` takes them; a threshold set before is dropped."""
         layers = as_layers(features)
         rows = join_layers(check_shape(embeddings, self.n_features), layers)
-        if layers:
-            self._accept_layers([int(layer.shape[1]) for layer in layers])
-        elif self.feature_widths:
-            check_features((), self.feature_widths)
+        self._accept_layers([int(layer.shape[1]) for layer in layers])
         classes = None
         if self.correlation.n_classes:
             classes = self._predict(rows) if labels is None else labels
-        self.correlation.update(rows, classes)
+        try:
+            self.correlation.update(rows, classes)
+        except ValueError:
+            check_finite(rows, (self.n_features, *self.feature_widths))  # which names the layer
+            raise
         self._forget()
         return self
 
     def _accept_layers(self, widths: Sequence[int]) -> None:
         """Learn how many features earlier layers have, or check it."""
-        if self.correlation.count or self.correlation.left_out or not widths:
+        if self._layer_names and not self._has_seen_rows:
+            check_names(self._layer_names, len(widths))
+        if self._has_seen_rows or not widths:
             check_features(widths, self.feature_widths)
         elif self.embedding_scale != "auto":
             raise ValueError(f'features of earlier layers need embedding_scale="auto", got {self.embedding_scale!r}')
         else:
             self.correlation = self._empty_correlation(widths)
-        if len(self.layer_names) != len(widths):
-            self.layer_names = tuple(f"layer{number}" for number in range(len(widths)))
 
     def _predict(self, rows: Array) -> Array:
         """Return the class that the last layer gives to rows, shape (n,)."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from pnml.backend.arrays import Array, as_array, like, namespace, to_numpy, working_dtype
 from pnml.backend.rows import check_finite, check_shape
@@ -13,9 +15,18 @@ if TYPE_CHECKING:
 
 def as_layers(features: Sequence[Array] | None) -> list[Array]:
     """Return the features of earlier layers as floating-point arrays (n, features), none if there are none."""
-    if hasattr(features, "shape"):
-        raise ValueError(f"features must be a list of arrays, one for each layer, got {type(features).__name__}: [x]")
-    return [check_shape(layer, None) for layer in features or ()]
+    if hasattr(features, "shape") or hasattr(features, "keys"):
+        fix = "[x]" if hasattr(features, "shape") else "list(x.values()), in the order of the fit"
+        raise ValueError(f"features must be a list of arrays, one for each layer, got {type(features).__name__}: {fix}")
+    return [_checked_layer(layer, number) for number, layer in enumerate(features or ())]
+
+
+def _checked_layer(layer: Array, number: int) -> Array:
+    try:
+        return check_shape(layer, None)
+    except ValueError as error:
+        pool = "; pool pixels or tokens to means and standard deviations" if np.ndim(layer) > 2 else ""
+        raise ValueError(f"features[{number}]: {error}{pool}") from None
 
 
 def join_layers(embeddings: Array, features: Sequence[Array]) -> Array:
@@ -56,7 +67,8 @@ def check_scored(scores: Array, embeddings: Array, features: Sequence[Array] | N
     """Raise ``ValueError`` that names the first row that is not finite, if one of its scores (n,) is no number."""
     xp = namespace(scores)
     if bool(xp.any(xp.isnan(scores))):
-        check_finite(join_layers(check_shape(embeddings, None), as_layers(features)))
+        layers = [check_shape(embeddings, None), *as_layers(features)]
+        check_finite(join_layers(layers[0], layers[1:]), [int(layer.shape[1]) for layer in layers])
 
 
 def check_features(widths: Sequence[int], fitted: Sequence[int]) -> None:
@@ -66,3 +78,19 @@ def check_features(widths: Sequence[int], fitted: Sequence[int]) -> None:
         given = f"features of widths {list(widths)}" if len(widths) else "none"
         fix = "pass features=[...] as to fit" if fitted else "leave features out, or fit with them"
         raise ValueError(f"the detector was fitted with {there}, and got {given}: {fix}")
+
+
+def check_names(names: Any, count: int | None) -> None:
+    """Raise unless names of layers are different texts, as many as there are features of layers.
+
+    Args:
+        names: of the layers.
+        count: how many layers there are features of; None while that is not known.
+    """
+    example = 'expected one for each layer, as in ("block1", "block2")'
+    if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):
+        raise TypeError(f"layer_names are {names!r}: {example}")
+    if len(set(names)) < len(names):
+        raise ValueError(f"layer_names {list(names)} has a name twice: name every layer once")
+    if count is not None and len(names) != count:
+        raise ValueError(f"got {len(names)} layer_names, {list(names)}, for features of {count} layers: {example}")

@@ -112,5 +112,5 @@ class Scored(Fitted):
         """Return the regrets of training rows, each as if it had not been fitted on."""
         regret = self.exact_scorer.regret(rows, eps, as_if_unseen=True)
         if not bool(namespace(rows).isfinite(regret).all()):
-            check_finite(rows)
+            check_finite(rows, (self.n_features, *self.feature_widths))
         return regret

@@ -14,7 +14,7 @@ import torch
 from pnml.backend.progress import track
 from pnml.core.detector import Detector
 from pnml.core.last_layer import checked_head, head_digest
-from pnml.integrations._fit import fit_batches
+from pnml.integrations._fit import fit_batches, without_layers
 from pnml.pytorch.affine import own_affine
 from pnml.pytorch.batches import device_of
 from pnml.pytorch.guard import Guard
@@ -45,7 +45,8 @@ class PNMLPostprocessor(_base_class()):  # type: ignore[misc]  # depends on whet
 
     The network must have the interface of OpenOOD's networks: ``net(data, return_feature=True)`` returns the logits
     (n, C) and the inputs of the last layer (n, M), and ``net.get_fc()`` the weight (C, M) and bias (C,) of that layer.
-    Where that layer is a module of the network, earlier layers are watched as by :class:`pnml.Guard`.
+    Where that layer is a module of the network, earlier layers are watched as by :class:`pnml.Guard`; otherwise a
+    :class:`~pnml.pytorch.layers.LayersNotFoundWarning` says that they are not.
 
     Args:
         config: OpenOOD's configuration, which is not used.
@@ -79,6 +80,9 @@ class PNMLPostprocessor(_base_class()):  # type: ignore[misc]  # depends on whet
         images = (batch["data"].to(device_of(net)) for batch in track(id_loader_dict["train"], "pNML setup"))
         weight, bias = net.get_fc()  # type: ignore[operator]
         head = _module_of(net, weight, bias)
+        if head is None:
+            reason = "no linear layer of the network has the weight and the bias of get_fc()"
+            without_layers(reason, self.layers, self.embedding_scale)
         if head is None or self.layers == "last":
             detector = Detector(weight, bias, embedding_scale=self.embedding_scale)
             with torch.no_grad():

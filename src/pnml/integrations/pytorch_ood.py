@@ -5,19 +5,20 @@ Replace ``from pytorch_ood.detector import PNML`` by ``from pnml.integrations.py
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from pnml.core.detector import Detector
-from pnml.integrations._fit import fit_batches
+from pnml.integrations._fit import fit_batches, without_layers
 from pnml.integrations._import import import_pytorch_ood
 from pnml.pytorch.fitting import embeddings_alone
 from pnml.pytorch.guard import Guard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pnml.core.scaling import EmbeddingScale
 
@@ -32,10 +33,12 @@ class PNML(_FeaturesDetector):  # type: ignore[misc, valid-type]  # the package 
     of small eigenvalues. This class computes in float64 and stores only Σxxᵀ of the training features.
 
     An encoder that is a module, or a method of one, is watched in its layers, too. :meth:`predict` then scores inputs
-    by all layers, and :meth:`predict_features`, which a benchmark with cached features calls, by the features alone.
+    by all layers, and :meth:`predict_features` by the features alone. The benchmark of pytorch-ood calls the latter of
+    every detector with an ``encoder``, so that is None where layers are watched.
 
     Args:
-        encoder: maps inputs to features (B, M); None if only features are scored.
+        encoder: maps inputs to features (B, M); None if only features are scored. A module, or a method of one, is run
+            in eval mode, whatever its mode is.
         head: the last linear layer, which maps features to logits.
         layers: "auto" for layers of the encoder as :class:`pnml.Guard` chooses them, "last" for its features alone, or
             names of modules of the encoder.
@@ -76,7 +79,7 @@ class PNML(_FeaturesDetector):  # type: ignore[misc, valid-type]  # the package 
                 f"head is a {type(head).__name__}: expected the last nn.Linear of the model, as in "
                 "PNML(encoder=model.features, head=model.fc)"
             )
-        self.encoder = encoder
+        self._encode = encoder
         self.head = head
         self.layers = layers
         self.embedding_scale = embedding_scale
@@ -84,13 +87,22 @@ class PNML(_FeaturesDetector):  # type: ignore[misc, valid-type]  # the package 
         self.guard = self._new_guard()
         self._of_features: Detector | None = None
 
+    @property
+    def encoder(self) -> Callable[[Tensor], Tensor] | None:
+        """What gives the features that samples are scored by; None where layers are watched, too, or nothing does."""
+        return None if self._watches_layers else self._encode
+
+    @property
+    def _watches_layers(self) -> bool:
+        return self.guard is not None and (self.detector is None or self.guard.detector is self.detector)
+
     def fit(self, data_loader: Iterable[tuple[Tensor, Tensor]]) -> PNML:
         """Fit on a loader of (input, label) batches in one pass, without samples of negative label."""
         encoder = self._encoder()
         known = (x[y >= 0].to(self.device) for x, y in data_loader)
         inputs = (x for x in known if len(x))
         if self.guard is None:
-            with torch.no_grad():
+            with self._eval_no_grad():
                 detector = fit_batches(self._new_detector(), (encoder(x).flatten(1) for x in inputs))
             self.detector = self._of_features = detector
         else:
@@ -106,10 +118,10 @@ class PNML(_FeaturesDetector):  # type: ignore[misc, valid-type]  # the package 
     def predict(self, x: Tensor) -> Tensor:
         """Return the regret of inputs, shape (B,)."""
         encoder, x = self._encoder(), x.to(self.device)
-        if self.guard is not None and self.guard.detector is not None and self.guard.detector is self.detector:
+        if self.guard is not None and self.detector is not None and self._watches_layers:
             regret: Tensor = self.guard(x).regret
             return regret
-        with torch.no_grad():
+        with self._eval_no_grad():
             return self.predict_features(encoder(x).flatten(1))
 
     def predict_features(self, x: Tensor) -> Tensor:
@@ -120,28 +132,44 @@ class PNML(_FeaturesDetector):  # type: ignore[misc, valid-type]  # the package 
         return scores
 
     def _encoder(self) -> Callable[[Tensor], Tensor]:
-        if self.encoder is None:
+        if self._encode is None:
             raise _api.ModelNotSetException
-        return self.encoder
+        return self._encode
+
+    @contextmanager
+    def _eval_no_grad(self) -> Iterator[None]:
+        """Put the encoder's module into eval mode, as a guard does, and record no gradients; restore its mode after."""
+        module = self._module()
+        training = [] if module is None else [one for one in module.modules() if one.training]
+        try:
+            for one in training:
+                one.training = False
+            with torch.no_grad():
+                yield
+        finally:
+            for one in training:
+                one.training = True
+
+    def _module(self) -> nn.Module | None:
+        """Return the module that the encoder is, or is a method of."""
+        module = self._encode if isinstance(self._encode, nn.Module) else getattr(self._encode, "__self__", None)
+        return module if isinstance(module, nn.Module) else None
 
     def _new_detector(self) -> Detector:
         return Detector(self.head.weight, self.head.bias, embedding_scale=self.embedding_scale)
 
     def _new_guard(self) -> Guard | None:
         """Return a guard of encoder and head; None where no layers of the encoder can be watched, or none shall be."""
-        module = self.encoder if isinstance(self.encoder, nn.Module) else getattr(self.encoder, "__self__", None)
-        named = not isinstance(self.layers, str)
-        if self.encoder is None or not isinstance(module, nn.Module):
-            if named:
-                raise ValueError(
-                    f"layers={list(self.layers)} are modules of the encoder, and a {type(self.encoder).__name__} has "
-                    "none: pass an nn.Module, or a method of one, as encoder"
-                )
+        module, named = self._module(), not isinstance(self.layers, str)
+        if self._encode is None or module is None:
+            if named or self._encode is not None:
+                reason = f"the encoder is a {type(self._encode).__name__}, neither a module nor a method of one"
+                without_layers(reason, self.layers, self.embedding_scale)
             return None
         layers = [f"encoder.{name}" for name in self.layers] if named else self.layers
         if layers == "last":
             return None
-        model = _EncoderAndHead(self.encoder, module, self.head)
+        model = _EncoderAndHead(self._encode, module, self.head)
         return Guard(model, head="head", layers=layers, embedding_scale=self.embedding_scale)
 
 

@@ -106,7 +106,8 @@ def open_embeddings(
         raise ValueError(f"{path} is no file of embeddings: expected one of {', '.join(_OPENERS)}, or a folder")
     if reader.count == 0 or 0 in reader.widths:
         widths = " + ".join(map(str, reader.widths))
-        raise ValueError(f"{path} is empty: {reader.count} rows of {widths} features")
+        of_widths = f" of {widths} features" if reader.count or any(reader.widths) else ""  # empty lists have no width
+        raise ValueError(f"{path} is empty: {reader.count} rows{of_widths}")
     if n_features not in {None, reader.width}:
         made = f" (columns {list_names(reader.columns)})" if len(reader.columns) > 1 else ""
         fix = "; --column chooses others" if reader.columns else ""

@@ -62,8 +62,25 @@ def choose_layers(path: PathOrUri, columns: Iterable[str], wanted: Sequence[str]
         return there
     if missing := [name for name in wanted if name not in there]:
         held = f"has those of {', '.join(there)}" if there else "has those of no layer"
-        raise ValueError(
-            f"{path} has no features of the layer {missing[0]!r}; it {held}: write them beside the embeddings as "
-            f"'{PREFIX}{missing[0]}', in .npz an array, in .parquet a column of lists"
-        )
+        column = f"'{PREFIX}{missing[0]}'"
+        fix = f"write them beside the embeddings as {column}, in .npz an array, in .parquet a column of lists"
+        if missing[0].removeprefix(PREFIX) in there:
+            fix = f"the name of a layer is without {PREFIX!r}"
+        raise ValueError(f"{path} has no features of the layer {missing[0]!r}; it {held}: {fix}")
     return tuple(wanted)
+
+
+def check_layer_widths(path: PathOrUri, layers: Iterable[tuple[str, int]], fitted: Iterable[int]) -> None:
+    """Raise ``ValueError`` that names the first layer whose width is not that of the fit.
+
+    Args:
+        path: the file.
+        layers: names and widths of the layers that are read from it.
+        fitted: the widths that were fitted, in the same order.
+    """
+    for (name, width), expected in zip(layers, fitted, strict=True):
+        if width != expected:
+            raise ValueError(
+                f"{path} has {width} features of the layer {name!r}, where {expected} were fitted: they are of another "
+                "network, or pooled in another way"
+            )

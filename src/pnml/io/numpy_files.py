@@ -83,13 +83,13 @@ def open_npz(path: Path, layers: Sequence[str] | None = None, columns: Sequence[
                 _check_length(path, archive.getinfo(member), math.prod(shape) * dtype.itemsize)
     others = [name for name in headers if name != "id" and not name.startswith(PREFIX)]
     name = _array_name(path, others, columns)
-    count, width = _matrix_shape(path, *headers[name])
+    count, width = _matrix_shape(path, *headers[name], name)
     if "id" in headers and headers["id"][0] != (count,):
         raise ValueError(f"'id' in {path} has shape {headers['id'][0]}: expected one for each of {count} rows")
 
     chosen = choose_layers(path, headers, layers)
     members = [name, *(PREFIX + layer for layer in chosen)]
-    shapes = [_matrix_shape(path, *headers[member]) for member in members]
+    shapes = [_matrix_shape(path, *headers[member], member) for member in members]
     for member, (rows, _) in zip(members, shapes, strict=True):
         if rows != count:
             raise ValueError(f"{member!r} in {path} has {rows} rows, where there are {count} embeddings")
@@ -179,7 +179,9 @@ def _id_batches(path: Path, archive: zipfile.ZipFile, start: int, size: int) -> 
         start += len(ids)
 
 
-def _matrix_shape(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[int, int]:
+def _matrix_shape(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], name: str = "") -> tuple[int, int]:
     if len(shape) != 2 or dtype.kind not in "fiub":
-        raise ValueError(f"{path} holds {dtype} of shape {shape}: expected numbers of shape (rows, features)")
+        array = f"the array {name!r} of {path}" if name else f"{path}"
+        pool = "; pool pixels or tokens to means and standard deviations" if len(shape) > 2 else ""
+        raise ValueError(f"{array} holds {dtype} of shape {shape}: expected numbers of shape (rows, features){pool}")
     return shape[0], shape[1]

@@ -61,6 +61,7 @@ function drawHistogram(svg, width, height) {
   const described = data.calibration ? [...shown, data.calibration] : shown;
   const band = append(svg, "rect", { class: "cursor", y: EDGE.top, height: floor - EDGE.top, visibility: "hidden" });
   const line = append(svg, "line", { class: "threshold", y1: 0, y2: floor + 6 });
+  svg.append(...svg.querySelectorAll(".note")); // above the line, which may cross them
   bottomAxis(svg, width, height, x, logTicks(edges[0], edges[last]), formatNumber, "regret in nats, logarithmic");
   state.moveThreshold = () => {
     const at = x(data.grid[state.step]);

@@ -22,6 +22,12 @@ _WORDS = {
     "unsure": "more than expected, but the threshold was set on training rows, so this may be data of the same kind",
 }
 
+UNDECIDED = (
+    "No threshold is set. The first one on the page flags 5% of these samples, whatever they are; pnml calibrate sets "
+    "one that has a meaning."
+)
+"""What is said instead of an answer where nothing was decided."""
+
 
 class Verdict(NamedTuple):
     """What the share of flagged samples says.
@@ -70,6 +76,13 @@ def verdict(report: Report, scored: ScoredSet) -> Verdict | None:
     return Verdict(kind, sentence, f"{details} {expected}")
 
 
+def is_undecided(report: Report) -> bool:
+    """Return whether nothing says which samples are flagged, so that the page starts with a threshold of its own."""
+    if not report.sets or report.ind_set is not None:
+        return False
+    return all(decisions(report, one) is None for one in report.sets)
+
+
 def misses(report: Report, scored: ScoredSet) -> str:
     """Return why out-of-distribution samples are not flagged; empty if all are, or without a calibration.
 
@@ -94,6 +107,8 @@ def misses(report: Report, scored: ScoredSet) -> str:
 
 def render_verdicts(report: Report) -> str:
     """Return the answer for every set; the script shows that of the selected set and of the in-distribution set."""
+    if is_undecided(report):
+        return f'<p class="muted">{UNDECIDED}</p>'
     found = [(number, one, verdict(report, one)) for number, one in report.numbered_sets]
     return "\n".join(
         f'<div class="verdict of-set {answer.kind}" data-set="{number}"><p class="set-name">{escape(one.name)}</p>'

@@ -116,6 +116,10 @@ def test_methods_that_run_the_network_say_that_there_is_none(folder: Path) -> No
         (COMMAND.replace("test.npz", "early.npz"), "row 2 of rows/early.npz, counted from 0, is not finite"),
         (COMMAND.replace("test.npz", "narrow.npz"), "has no features of the layer 'early'"),
         (
+            COMMAND.replace("far.npz", "rows/wide.npz"),
+            "rows/wide.npz has 8 features of the layer 'early', where 4 were fitted",
+        ),
+        (
             COMMAND.replace("train.npz", "strange.npz"),
             "rows/strange.npz has the label 3, and the network has 3 classes",
         ),
@@ -133,6 +137,7 @@ def test_what_is_wrong_is_named(line: str, message: str, folder: Path) -> None:
     np.savez(folder / "rows" / "broken.npz", embedding=np.array([[1.0] * 6, [np.inf] * 6]))
     rows, features, labels = sample()["train"]
     save(folder / "rows" / "strange.npz", rows, features, labels + 1)
+    save(folder / "rows" / "wide.npz", rows, np.hstack([features, features]), labels)
     features[2, 3] = np.nan
     save(folder / "rows" / "early.npz", rows, features, labels)
     done = bench(line)

@@ -20,6 +20,7 @@ from pnml.bench.own.network import linear_layer
 from pnml.bench.own.samples import SampleSet, as_labels, digest_samples, limit_note
 from pnml.bench.zoo import Network
 from pnml.io.embeddings import open_embeddings
+from pnml.io.feature_columns import check_layer_widths
 from pnml.io.parquet_files import label_column, open_parquet
 from pnml.pytorch.layers import Layer
 
@@ -133,12 +134,14 @@ class EmbeddingSource:
         self.n_features = n_features
         self.columns = columns
         self.limit = limit
-        self._layers: tuple[str, ...] | None = None
+        self._layers: tuple[tuple[str, int], ...] | None = None
 
     def train(self, name: str) -> Embeddings:
         """Open the training set, which decides on the layers."""
         found = self._open(name, "train")
-        self._layers = found.layer_names
+        self._layers = tuple(
+            (layer, rows.shape[1]) for layer, rows in zip(found.layer_names, found.features, strict=True)
+        )
         return found
 
     def test(self, name: str) -> Embeddings:
@@ -154,7 +157,10 @@ class EmbeddingSource:
         path = Path(name)
         if not path.exists():
             raise FileNotFoundError(f"there is no {name!r}: expected a .npy, .npz, .csv or .parquet file of embeddings")
-        samples = open_embeddings(path, self.n_features, self._layers, self.columns)
+        layers = None if self._layers is None else [layer for layer, _ in self._layers]
+        samples = open_embeddings(path, self.n_features, layers, self.columns)
+        if self._layers is not None:
+            check_layer_widths(path, samples.reader.layers, [width for _, width in self._layers])
         rows = Selection(split, self.limit).rows(samples.count)
         parts = [(chunk.positions, (chunk.embeddings, *chunk.features)) for chunk in samples.chunks()]
         held = [np.concatenate(column)[rows] for column in zip(*(arrays for _, arrays in parts), strict=True)]
