@@ -5,10 +5,8 @@ Replace ``from pytorch_ood.detector import PNML`` by ``from pnml.integrations.py
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor, nn
 
 from pnml.core.detector import Detector
@@ -16,9 +14,10 @@ from pnml.integrations._fit import fit_batches, without_layers
 from pnml.integrations._import import import_pytorch_ood
 from pnml.pytorch.fitting import embeddings_alone
 from pnml.pytorch.guard import Guard
+from pnml.pytorch.module_tree import in_eval_mode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pnml.core.scaling import EmbeddingScale
 
@@ -102,7 +101,7 @@ class PNML(_FeaturesDetector):  # type: ignore[misc, valid-type]  # the package 
         known = (x[y >= 0].to(self.device) for x, y in data_loader)
         inputs = (x for x in known if len(x))
         if self.guard is None:
-            with self._eval_no_grad():
+            with in_eval_mode(self._modules()):
                 detector = fit_batches(self._new_detector(), (encoder(x).flatten(1) for x in inputs))
             self.detector = self._of_features = detector
         else:
@@ -121,7 +120,7 @@ class PNML(_FeaturesDetector):  # type: ignore[misc, valid-type]  # the package 
         if self.guard is not None and self.detector is not None and self._watches_layers:
             regret: Tensor = self.guard(x).regret
             return regret
-        with self._eval_no_grad():
+        with in_eval_mode(self._modules()):
             return self.predict_features(encoder(x).flatten(1))
 
     def predict_features(self, x: Tensor) -> Tensor:
@@ -136,19 +135,9 @@ class PNML(_FeaturesDetector):  # type: ignore[misc, valid-type]  # the package 
             raise _api.ModelNotSetException
         return self._encode
 
-    @contextmanager
-    def _eval_no_grad(self) -> Iterator[None]:
-        """Put the encoder's module into eval mode, as a guard does, and record no gradients; restore its mode after."""
+    def _modules(self) -> list[nn.Module]:
         module = self._module()
-        training = [] if module is None else [one for one in module.modules() if one.training]
-        try:
-            for one in training:
-                one.training = False
-            with torch.no_grad():
-                yield
-        finally:
-            for one in training:
-                one.training = True
+        return [] if module is None else list(module.modules())
 
     def _module(self) -> nn.Module | None:
         """Return the module that the encoder is, or is a method of."""

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor, nn
 
 from pnml.core.scaling import check_embedding_scale
@@ -21,7 +20,7 @@ from pnml.pytorch.head import HeadWarning, is_compiled, logits_of, unwrapped
 from pnml.pytorch.layers import LayersNotFoundError, choose_layers, warn_of_fallback
 from pnml.pytorch.mask_search import find_mask_source
 from pnml.pytorch.masks import mask_of_length
-from pnml.pytorch.module_tree import ModuleTree
+from pnml.pytorch.module_tree import ModuleTree, in_eval_mode
 from pnml.pytorch.outputs import Outputs, checked_parts
 from pnml.pytorch.token_mask import token_mask
 
@@ -260,12 +259,5 @@ class GuardedModel(nn.Module):
             All modules, as :meth:`all_modules` returns them.
         """
         modules = self.all_modules()
-        training = [module for module in modules if module.training]
-        try:
-            for module in training:
-                module.training = False
-            with torch.no_grad():
-                yield modules
-        finally:
-            for module in training:
-                module.training = True
+        with in_eval_mode(modules):
+            yield modules

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from itertools import chain
 from operator import is_
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -58,6 +61,20 @@ def submodules(model: nn.Module, name: str) -> list[nn.Module]:
 def submodule(model: nn.Module, name: str) -> nn.Module:
     """Return the module of a name, the model itself for an empty one."""
     return submodules(model, name)[-1] if name else model
+
+
+@contextmanager
+def in_eval_mode(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """Put modules into eval mode and record no gradients; restore the mode of each on leaving."""
+    training = [module for module in modules if module.training]
+    try:
+        for module in training:
+            module.training = False
+        with torch.no_grad():
+            yield
+    finally:
+        for module in training:
+            module.training = True
 
 
 class ModuleTree:
