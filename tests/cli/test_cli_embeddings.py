@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 from safetensors.torch import save_file as save_tensors
 
+import pnml
 import pnml.io.embeddings
 from pnml.io.embeddings import open_embeddings
 from pnml.io.head import read_head
@@ -218,6 +219,17 @@ def test_read_head_of_any_precision(dtype: torch.dtype, tmp_path: Path) -> None:
     weight = torch.linspace(-3, 1000, 6).reshape(2, 3).to(dtype)
     save_tensors({"weight": weight}, tmp_path / "head.safetensors")
     assert read_head(tmp_path / "head.safetensors")[0].tolist() == weight.double().tolist()
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+def test_read_head_reads_no_other_array(suffix: str, tmp_path: Path) -> None:
+    arrays = {"weight": np.ones((2, 3)), "count": np.array([5]), "names": np.array([1], dtype=np.uint8)}
+    path = tmp_path / f"head{suffix}"
+    npz_of(**arrays, objects=np.array([None]))(path) if suffix == ".npz" else save_file(arrays, path)
+    assert read_head(path)[0].tolist() == [[1.0] * 3] * 2
+    weight = np.arange(6.0).reshape(2, 3)
+    pnml.Detector(weight, np.ones(2)).fit(np.eye(3)).save(tmp_path / "detector.safetensors")
+    assert read_head(tmp_path / "detector.safetensors")[0].tolist() == weight.tolist()
 
 
 BAD_HEADS: list[tuple[str, Callable[[Path], None], str]] = [

@@ -6,6 +6,7 @@ import zipfile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError, deserialize
 
 from pnml.backend.read_errors import names_its_file
@@ -14,7 +15,10 @@ from pnml.io.pickles import refuse_pickle
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from numpy.typing import NDArray
+_PARTS = ("weight", "bias")
+"""The arrays that are read; a file may hold others, as that of a detector does."""
+
+_Held = tuple[list[str], dict[str, NDArray[Any]]]  # the names of all arrays, and those that are read
 
 _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
 
@@ -34,10 +38,10 @@ def read_head(path: Path) -> tuple[NDArray[Any], NDArray[Any] | None]:
     refuse_pickle(path, "tensors")
     if path.suffix not in _READERS:
         raise ValueError(f"{path} is no file of a head: expected one of {', '.join(_READERS)}")
-    arrays = _READERS[path.suffix](path)
+    names, arrays = _READERS[path.suffix](path)
     if "weight" not in arrays:
         raise ValueError(
-            f"{path} holds {', '.join(sorted(arrays)[:8]) or 'nothing'}: expected the last layer's 'weight', of shape "
+            f"{path} holds {', '.join(sorted(names)[:8]) or 'nothing'}: expected the last layer's 'weight', of shape "
             "(classes, features), and 'bias'"
         )
     for name, axes in {"weight": 2, "bias": 1}.items():
@@ -63,11 +67,12 @@ def read_head(path: Path) -> tuple[NDArray[Any], NDArray[Any] | None]:
     return arrays["weight"], arrays.get("bias")
 
 
-def _read_safetensors(path: Path) -> dict[str, NDArray[Any]]:
+def _read_safetensors(path: Path) -> _Held:
     try:
-        return {name: _to_array(path, name, tensor) for name, tensor in deserialize(path.read_bytes())}  # type: ignore[no-untyped-call]
+        tensors = dict(deserialize(path.read_bytes()))  # type: ignore[no-untyped-call]
     except SafetensorError as error:
         raise ValueError(f"{path} is no whole safetensors file ({error}): write it again") from error
+    return list(tensors), {name: _to_array(path, name, tensors[name]) for name in _PARTS if name in tensors}
 
 
 def _to_array(path: Path, name: str, tensor: dict[str, Any]) -> NDArray[Any]:
@@ -80,10 +85,10 @@ def _to_array(path: Path, name: str, tensor: dict[str, Any]) -> NDArray[Any]:
     return np.frombuffer(data, _DTYPES[dtype]).reshape(shape)
 
 
-def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
+def _read_npz(path: Path) -> _Held:
     try:
         with zipfile.ZipFile(path), np.load(path, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
+            return arrays.files, {name: arrays[name] for name in _PARTS if name in arrays.files}
     except (zipfile.BadZipFile, ValueError) as error:
         raise ValueError(
             f"{path} is no whole .npz file of numbers ({error}): write it again with numpy.savez"
