@@ -38,6 +38,11 @@ def test_a_head_is_given_by_its_name() -> None:
 def test_layers_are_given_by_their_names() -> None:
     with pytest.raises(TypeError, match="layers must be names of modules, got 1"):
         pnml.guard(mlp(), layers=[1])  # type: ignore[list-item]
+    for layers in (None, 4):
+        with pytest.raises(
+            TypeError, match=f'layers must be "auto", "last" or a list of names of modules, got {layers}'
+        ):
+            pnml.guard(mlp(), layers=layers)  # type: ignore[arg-type]
 
 
 def test_an_unknown_scale_is_refused_before_the_first_batch() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from torch import nn
@@ -42,20 +43,31 @@ def check_head(model: nn.Module, head: Any) -> None:
         raise ValueError(f"head {head!r} is no module of the model; its linear layers are {linear}")
 
 
+def as_layers(layers: Any) -> str | tuple[Any, ...]:
+    """Return "auto", "last" or names as a tuple; raise for anything else.
+
+    >>> as_layers(["block1", "block2"])
+    ('block1', 'block2')
+    """
+    if isinstance(layers, str):
+        if layers in {"auto", "last"}:
+            return layers
+    elif isinstance(layers, Iterable):
+        return tuple(layers)
+    kind = TypeError if not isinstance(layers, str) else ValueError
+    raise kind(f'layers must be "auto", "last" or a list of names of modules, got {layers!r}')
+
+
 def check_layers(model: nn.Module, layers: str | tuple[Any, ...], embedding_scale: str, *, has_embed: bool) -> None:
-    """Raise unless layers are "auto", "last" or names of modules that can be watched.
+    """Raise unless layers that are named are modules that can be watched.
 
     Args:
         model: the classifier, out of its wrappers.
-        layers: as :class:`~pnml.Guard` takes them.
+        layers: as :func:`as_layers` returns them.
         embedding_scale: layers that are named need "auto".
         has_embed: whether the user gives the embeddings.
     """
-    if isinstance(layers, str):
-        if layers not in {"auto", "last"}:
-            raise ValueError(f'layers must be "auto", "last" or a list of names of modules, got {layers!r}')
-        return
-    if not layers:
+    if isinstance(layers, str) or not layers:
         return
     for layer in layers:
         if not isinstance(layer, str):

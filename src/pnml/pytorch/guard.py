@@ -245,7 +245,12 @@ class Guard(GuardedModel):
         head_name = self._head_of(detector, path)
         if check_model and known == "other":
             raise refuse_changed(path)
-        check_layer_names(self.plain_model, detector.layer_names)
+        try:
+            check_layer_names(self.plain_model, detector.layer_names)
+        except ValueError as error:
+            raise ValueError(
+                f"{path} was fitted with features of layers that are not of this model: {error}"
+            ) from error
         self._weights.keep(self.all_modules(), detector.model_fingerprint if known == "same" else None)
         self.detector, self._is_loaded, self.head_name, self.found_head = detector, True, head_name, None
         self.embedding_scale, self.task = detector.embedding_scale, detector.task

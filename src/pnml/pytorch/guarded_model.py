@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from pnml.core.scaling import check_embedding_scale
-from pnml.pytorch.arguments import check_head, check_layers, check_model, check_task
+from pnml.pytorch.arguments import as_layers, check_head, check_layers, check_model, check_task
 from pnml.pytorch.company import UnstableModelWarning, company_of
 from pnml.pytorch.compiled import KeptPasses
 from pnml.pytorch.finding import find_head
@@ -61,7 +61,7 @@ class GuardedModel(nn.Module):
         check_head(self.plain_model, head)
         is_given = embed is not None or isinstance(head, tuple)
         self._given = GivenHead(self.plain_model, head, embed, task) if is_given else None
-        layers = layers if isinstance(layers, str) else tuple(layers)
+        layers = as_layers(layers)
         check_layers(self.plain_model, layers, embedding_scale, has_embed=is_given)
         self.head_name = head if isinstance(head, str) else None
         self.found_head: LastLayer | None = None
