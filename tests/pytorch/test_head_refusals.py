@@ -168,3 +168,29 @@ def test_a_single_sample_whose_mirror_image_the_model_does_not_take_is_said_to_b
 
     with pytest.raises(HeadNotFoundError, match="the batch has one sample, which may be too few"):
         find_head(Categories().eval(), (torch.tensor([[2.0, -7.0, 50.0]]),))
+
+
+class StopsEarly(nn.Module):
+    """Answers by its first head where all are close to 0, and by its second one otherwise."""
+
+    def __init__(self, ending: nn.Module) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.blocks = nn.ModuleList([nn.Linear(8, FEATURES), nn.Linear(FEATURES, FEATURES)])
+        self.heads = nn.ModuleList([nn.Linear(FEATURES, CLASSES), nn.Linear(FEATURES, CLASSES)])
+        self.ending = ending
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.blocks[0](x).tanh()
+        early = self.heads[0](h)
+        found: Tensor = self.ending(early if x.abs().max() < 5 else self.heads[1](self.blocks[1](h).tanh()))
+        return found
+
+
+@pytest.mark.filterwarnings("ignore::pnml.pytorch.head.HeadWarning")
+@pytest.mark.parametrize("ending", [nn.Identity(), nn.Softmax(dim=1)])
+def test_a_model_that_answers_by_another_layer_later_is_refused(ending: nn.Module) -> None:
+    guard = pnml.guard(StopsEarly(ending)).fit([rows(40).clamp(-4, 4)], progress=False)
+    assert guard.head_name == "heads.0"
+    with pytest.raises(HeadNotFoundError, match=r"what the head 'heads\.0' puts out is not what the model returned"):
+        guard(10 * rows(3))

@@ -69,10 +69,10 @@ def run_on_copies(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 def attempt(run: Callable[[], T]) -> T | None:
-    """Return what a trial run of a model gives; None where it fails, for whatever reason but lack of memory."""
+    """Return what a trial run of a model gives; None where it fails, but for lack of memory or of a head."""
     try:
         return run()
-    except torch.OutOfMemoryError:
+    except (torch.OutOfMemoryError, HeadNotFoundError):
         raise
     except Exception:  # noqa: BLE001 - whatever a model raises
         return None
