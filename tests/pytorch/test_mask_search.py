@@ -54,6 +54,13 @@ class WithPadding(Mean):
         return self.of_counting(words, ~is_empty)
 
 
+class WithSpread(Mean):
+    """Takes a mask as attention does, (n, 1, T) or (n, 1, 1, T)."""
+
+    def forward(self, words: Tensor, mask: Tensor) -> Tensor:  # type: ignore[override]
+        return self.of_counting(words, mask.flatten(1) == (0 if mask.is_floating_point() else 1))
+
+
 class Attention(Mean):
     """Layers of PyTorch's own, and the first token."""
 
@@ -113,6 +120,11 @@ def words(count: int, seed: int = 0, *, length: int = 9, after: int = 0, padding
     return torch.cat([found, torch.full((count, after), padding)], dim=1)
 
 
+def added(words: Tensor) -> Tensor:
+    """Return a mask that is added to attention."""
+    return torch.zeros(words.shape).masked_fill(words == 0, torch.finfo(torch.float32).min)
+
+
 def plain(given: Tensor) -> dict[str, Tensor]:
     return {"words": given}
 
@@ -127,6 +139,10 @@ CASES: list[tuple[nn.Module, Any, MaskSource]] = [
     (WithMask(), lambda x: {"words": x, "mask": (x != 0).float(), "kinds": x % 2}, MaskSource("mask")),
     (WithMask(), lambda x: {"words": torch.sin(x[:, :, None] + torch.arange(8.0)), "mask": x != 0}, MaskSource("mask")),
     (WithPadding(), lambda x: {"words": x, "is_empty": x == 0}, MaskSource("is_empty", marks_padding=True)),
+    (WithSpread(), lambda x: {"words": x, "mask": (x != 0)[:, None]}, MaskSource("mask")),
+    (WithSpread(), lambda x: {"words": x, "mask": (x != 0).long()[:, None, None]}, MaskSource("mask")),
+    (WithSpread(), lambda x: {"words": x, "mask": added(x)}, MaskSource("mask", marks_padding=True)),
+    (WithSpread(), lambda x: {"words": x, "mask": added(x)[:, None, None]}, MaskSource("mask", marks_padding=True)),
 ]
 
 
@@ -182,6 +198,14 @@ def test_arguments_without_names_of_their_own_do_not_take_those_of_others() -> N
     assert mask is not None
     assert torch.equal(mask, x != 0)
     assert token_mask(AnyNumber(), (x, x % 2), {}) is None
+
+
+def test_a_mask_of_floats_is_one_of_ones_or_is_added_to_attention() -> None:
+    x = torch.tensor([[5, 6, 0], [7, 0, 0]])
+    for mask in ((x != 0).float(), added(x), added(x)[:, None, None]):
+        found = token_mask(WithSpread(), (), {"words": x, "attention_mask": mask})
+        assert found is not None
+        assert torch.equal(found, x != 0)
 
 
 def test_convolutions_of_words_are_watched_where_no_padding_is_in_their_reach() -> None:

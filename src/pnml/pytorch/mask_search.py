@@ -16,13 +16,22 @@ from torch import Tensor, nn
 
 from pnml.pytorch.call_inputs import few_samples, first_input
 from pnml.pytorch.head import attempt, run_on_copies, unfused_attention
-from pnml.pytorch.token_mask import MaskSource, declared_padding, named_arguments, token_mask, tokens_of
+from pnml.pytorch.token_mask import (
+    MaskSource,
+    declared_padding,
+    named_arguments,
+    padding_value,
+    token_axis,
+    token_mask,
+    tokens_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _FEWEST = 8  # tokens, half of which are kept; shorter samples are repeated
 _ROUNDING = 1e-4  # of the norm, in float32
+_ADDED = -1000  # to attention, where a token does not count; most add more
 
 
 def find_mask_source(
@@ -50,10 +59,13 @@ def find_mask_source(
 
 
 def _masks(asked: _Asked) -> Iterator[MaskSource]:
-    """Yield arguments that may be masks: after the first, of as many samples and tokens, of zeros and ones."""
+    """Yield arguments that may be masks: after the first, of as many samples and tokens, of zeros and one number more.
+
+    That is 1, or a large negative one where the mask is added to attention.
+    """
     for name, x in asked.given.items():
-        fits = name != asked.first and isinstance(x, Tensor) and x.shape == asked.shape
-        if fits and bool(((x == 0) | (x == 1)).all()):
+        fits = name != asked.first and token_axis(x, asked.shape) is not None and x.numel() == asked.shape.numel()
+        if fits and bool(((x == 0) | (x == 1) | (x < _ADDED)).all()):
             yield from (MaskSource(name, marks_padding) for marks_padding in (False, True))
 
 
@@ -81,7 +93,7 @@ class _Asked:
         if shape[1] < _FEWEST:
             times = -(-_FEWEST // shape[1])
             self.given = {
-                name: torch.cat([x] * times, dim=1) if isinstance(x, Tensor) and x.shape[:2] == shape else x
+                name: x if (axis := token_axis(x, shape)) is None else torch.cat([x] * times, dim=axis)
                 for name, x in self.given.items()
             }
         self.shape = self._tokens.shape[:2]
@@ -106,8 +118,15 @@ class _Asked:
 
     def _has_mask(self, source: MaskSource) -> bool:
         """Return whether tokens that a mask leaves out may be others, and tokens that count may not."""
-        counting = torch.full_like(self.given[source.argument], not source.marks_padding)
-        masks = self._ending_in(counting, int(source.marks_padding)), counting
+        mask = self.given[source.argument]
+        marks = {padding_value(mask, marks_padding=source.marks_padding)}
+        if source.marks_padding and mask.is_floating_point() and not bool(mask.any()):
+            marks.add(torch.finfo(mask.dtype).min)
+        return any(self._leaves_out(source, mask, mark) for mark in marks)
+
+    def _leaves_out(self, source: MaskSource, mask: Tensor, mark: float) -> bool:
+        counting = torch.full_like(mask, not source.marks_padding)
+        masks = self._ending_in(counting, mark), counting
         tokens = self._tokens, self._ending_in(self._tokens, _others(self._tokens[:, self._kept :]))
         left_out, other, counted, another = (
             self._answer({**self.given, self.first: x, source.argument: mask}) for mask, x in product(masks, tokens)
@@ -131,11 +150,12 @@ class _Asked:
         return self._cut(found) if found.ndim == 3 else found
 
     def _cut(self, x: Any) -> Any:
-        return x[:, : self._kept] if isinstance(x, Tensor) and x.shape[:2] == self.shape else x
+        axis = token_axis(x, self.shape)
+        return x if axis is None else x.narrow(axis, 0, self._kept)
 
-    def _ending_in(self, x: Tensor, ending: Tensor | int) -> Tensor:
-        x = x.clone()
-        x[:, self._kept :] = ending
+    def _ending_in(self, x: Tensor, ending: Tensor | float) -> Tensor:
+        x, axis = x.clone(), token_axis(x, self.shape) or 1
+        x.narrow(axis, self._kept, self.shape[1] - self._kept).copy_(torch.as_tensor(ending))
         return x
 
 

@@ -15,7 +15,15 @@ from pnml.pytorch.head import attempt, run_on_copies
 from pnml.pytorch.masks import mask_of_length
 from pnml.pytorch.pooling import join
 from pnml.pytorch.recording import record_layers
-from pnml.pytorch.token_mask import MASKS, declared_padding, is_lengths, positional_names, token_mask
+from pnml.pytorch.token_mask import (
+    MASKS,
+    declared_padding,
+    is_lengths,
+    padding_value,
+    positional_names,
+    token_axis,
+    token_mask,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -150,8 +158,8 @@ class _Probe:
         is_told = mask_of_length(self.model, self._cut(self.mask), length) is not None
         return 0 if is_told else self.kept - length
 
-    def _cut(self, x: Tensor) -> Tensor:
-        return x[:, -self.kept :] if self.is_left else x[:, : self.kept]
+    def _cut(self, x: Tensor, axis: int = 1) -> Tensor:
+        return x.narrow(axis, x.shape[axis] - self.kept if self.is_left else 0, self.kept)
 
     def _arguments(self, *, is_cut: bool) -> Arguments:
         """Return the arguments of the model where tokens that are not kept are cut, or else are padding."""
@@ -164,12 +172,13 @@ class _Probe:
             return of_samples(name, x)
 
         def of_samples(name: str, x: Any) -> Any:
-            if not isinstance(x, Tensor) or x.shape[:2] != self.mask.shape:
+            axis = token_axis(x, self.mask.shape)
+            if axis is None:
                 return x
             if is_cut:
-                return self._cut(x)
+                return self._cut(x, axis)
             padded = torch.full_like(x, self._padding(name, x))
-            self._cut(padded).copy_(self._cut(x))
+            self._cut(padded, axis).copy_(self._cut(x, axis))
             return padded
 
         names = positional_names(self.model, len(self.args))
@@ -181,12 +190,12 @@ class _Probe:
         known = self.source is not None and self.source.tokens_first
         return x.shape[:2] == self.mask.T.shape and (known or x.shape[:2] != self.mask.shape)
 
-    def _padding(self, name: str, x: Tensor) -> int:
+    def _padding(self, name: str, x: Tensor) -> float:
         """Return what stands for padding in an argument."""
         if name in MASKS:
-            return int(MASKS[name])
+            return padding_value(x, marks_padding=MASKS[name])
         if self.source is not None and name == self.source.argument:
-            return int(self.source.marks_padding)
+            return padding_value(x, marks_padding=self.source.marks_padding)
         if self.source is not None and self.source.token is not None and not x.is_floating_point():
             return self.source.token
         token = declared_padding(self.model) if name == "input_ids" else None

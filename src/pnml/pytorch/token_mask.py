@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from inspect import Parameter, signature
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 MASKS = {
     "attention_mask": False,
@@ -113,7 +116,33 @@ def is_lengths(name: str, value: Any) -> bool:
     return named and isinstance(value, Tensor) and value.ndim == 1 and not value.is_floating_point()
 
 
-def _as_mask(value: Any, *, marks_padding: bool) -> Tensor | None:
-    if not isinstance(value, Tensor) or value.ndim != 2:
+def token_axis(value: Any, shape: Sequence[int]) -> int | None:
+    """Return the axis of the tokens in an argument for (n, T) of them, None if it has none.
+
+    It is the second one, or the last one of a mask that attention takes, (n, 1, T) or (n, 1, 1, T).
+
+    >>> token_axis(torch.ones(2, 5, 3), (2, 5)), token_axis(torch.ones(2, 1, 1, 5), (2, 5))
+    (1, 3)
+    """
+    if not isinstance(value, Tensor) or value.ndim < 2:
         return None
-    return value == 0 if marks_padding else value != 0
+    if tuple(value.shape[:2]) == tuple(shape):
+        return 1
+    is_spread = tuple(value.shape) == (shape[0], *[1] * (value.ndim - 2), shape[1])
+    return value.ndim - 1 if is_spread else None
+
+
+def padding_value(mask: Tensor, *, marks_padding: bool) -> float:
+    """Return what stands for padding in a mask: the least number of one that is added to attention."""
+    is_added = mask.is_floating_point() and bool((mask < 0).any())
+    return float(mask.min()) if is_added else int(marks_padding)
+
+
+def _as_mask(value: Any, *, marks_padding: bool) -> Tensor | None:
+    if not isinstance(value, Tensor) or value.ndim < 2 or any(size != 1 for size in value.shape[1:-1]):
+        return None
+    value = value.reshape(value.shape[0], value.shape[-1])
+    counts: Tensor = value == 0 if marks_padding else value != 0
+    if marks_padding or not value.is_floating_point():
+        return counts
+    return torch.where((value > 0).any(), counts, value == 0)  # 0 counts where it is added to attention
