@@ -200,6 +200,33 @@ def test_arguments_without_names_of_their_own_do_not_take_those_of_others() -> N
     assert token_mask(AnyNumber(), (x, x % 2), {}) is None
 
 
+class TakesDict(WithMask):
+    """Takes a batch whole, with its labels."""
+
+    def forward(self, batch: dict[str, Tensor]) -> Tensor:  # type: ignore[override]
+        return self.of_counting(batch["words"], batch[self.mask])
+
+    def __init__(self, mask: str) -> None:
+        super().__init__()
+        self.mask = mask
+
+
+@pytest.mark.parametrize("mask", ["attention_mask", "counts"])
+def test_a_dict_that_a_model_takes_whole_is_looked_into(mask: str, tmp_path: Path) -> None:
+    def batch(*args: int, **kwargs: int) -> dict[str, Tensor]:
+        x = words(*args, **kwargs)
+        return {"labels": torch.zeros(len(x)), "words": x, mask: x != 0}
+
+    guard = pnml.guard(TakesDict(mask).eval(), inputs=lambda batch: (batch,))
+    guard.fit([batch(60, n, after=n) for n in range(4)], progress=False)
+    assert guard.layers
+    expected = guard(batch(7, 9)).regret
+    torch.testing.assert_close(guard(batch(7, 9, after=12)).regret, expected, rtol=1e-3, atol=1e-6)
+    guard.save(tmp_path / "guard.safetensors")
+    again = pnml.guard(guard.model).load(tmp_path / "guard.safetensors")
+    torch.testing.assert_close(again(batch(7, 9, after=12)).regret, expected, rtol=1e-3, atol=1e-6)
+
+
 def test_a_mask_of_floats_is_one_of_ones_or_is_added_to_attention() -> None:
     x = torch.tensor([[5, 6, 0], [7, 0, 0]])
     for mask in ((x != 0).float(), added(x), added(x)[:, None, None]):

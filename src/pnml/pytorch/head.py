@@ -80,11 +80,25 @@ def attempt(run: Callable[[], T]) -> T | None:
 
 def copied(value: Any) -> Any:
     """Return a tensor's copy, and tuples, lists and dicts with those of what they hold; anything else as it is."""
+    return with_tensors(torch.clone, value)
+
+
+def with_tensors(change: Callable[[Tensor], Tensor], value: Any) -> Any:
+    """Return a tensor changed, and tuples, lists and dicts with what they hold changed; anything else as it is."""
     if isinstance(value, Tensor):
-        return value.clone()
+        return change(value)
     if type(value) in {list, tuple}:
-        return type(value)(map(copied, value))
-    return {key: copied(x) for key, x in value.items()} if type(value) is dict else value
+        return type(value)(with_tensors(change, x) for x in value)
+    return {key: with_tensors(change, x) for key, x in value.items()} if type(value) is dict else value
+
+
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """Yield a tensor, or those that tuples, lists and dicts hold, in their order."""
+    if isinstance(value, Tensor):
+        yield value
+    elif type(value) in {list, tuple, dict}:
+        for x in value.values() if type(value) is dict else value:
+            yield from tensors_in(x)
 
 
 class _Fusion:

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from pnml.pytorch.call_inputs import few_samples, first_input
+from pnml.pytorch.call_inputs import few_samples
 from pnml.pytorch.head import attempt, run_on_copies, unfused_attention
 from pnml.pytorch.token_mask import (
     MaskSource,
     declared_padding,
+    first_of,
     named_arguments,
     padding_value,
+    takes_dict,
     token_axis,
     token_mask,
     tokens_of,
@@ -45,7 +47,7 @@ def find_mask_source(
         kwargs: its keyword arguments.
         logits: takes the logits out of what it returns.
     """
-    first = first_input(args, kwargs)
+    _, first = first_of(named_arguments(model, args, kwargs))
     if first is None or first.ndim not in {2, 3} or not first.numel() or token_mask(model, args, kwargs) is not None:
         return None
     asked = _Asked(model, *few_samples(args, kwargs), logits)
@@ -86,9 +88,10 @@ class _Asked:
     def __init__(
         self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], logits: Callable[[Any], Tensor]
     ) -> None:
-        self.model, self._logits, self._positional = model, logits, len(args)
+        self.model, self._logits, self._takes_dict = model, logits, takes_dict(args)
+        self._positional = len(args[0] if self._takes_dict else args)
         self.given = named_arguments(model, args, kwargs)
-        self.first = next(name for name, x in self.given.items() if isinstance(x, Tensor) and x.ndim)
+        self.first, _ = first_of(self.given)
         shape = self._tokens.shape[:2]
         if shape[1] < _FEWEST:
             times = -(-_FEWEST // shape[1])
@@ -144,9 +147,11 @@ class _Asked:
 
     def _answer(self, given: dict[str, Any]) -> Tensor:
         """Return the logits; where every token has some, of those that are kept."""
-        args, names = tuple(given.values())[: self._positional], list(given)[self._positional :]
+        entries = list(given.items())
+        held, by_name = dict(entries[: self._positional]), dict(entries[self._positional :])
+        args = (held,) if self._takes_dict else tuple(held.values())
         with unfused_attention():
-            found = self._logits(run_on_copies(self.model, args, {name: given[name] for name in names}))
+            found = self._logits(run_on_copies(self.model, args, by_name))
         return self._cut(found) if found.ndim == 3 else found
 
     def _cut(self, x: Any) -> Any:

@@ -20,9 +20,9 @@ from pnml.pytorch.token_mask import (
     declared_padding,
     is_lengths,
     padding_value,
-    positional_names,
     token_axis,
     token_mask,
+    with_arguments,
 )
 
 if TYPE_CHECKING:
@@ -181,9 +181,7 @@ class _Probe:
             self._cut(padded, axis).copy_(self._cut(x, axis))
             return padded
 
-        names = positional_names(self.model, len(self.args))
-        by_position = tuple(end(name, x) for name, x in zip(names, self.args, strict=True))
-        return by_position, {name: end(name, x) for name, x in self.kwargs.items()}
+        return with_arguments(end, self.model, self.args, self.kwargs)
 
     def _has_tokens_first(self, x: Tensor) -> bool:
         """Return whether an argument has its samples in the second axis, as the tokens may have."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 MASKS = {
     "attention_mask": False,
@@ -74,9 +74,30 @@ def token_mask(
 
 
 def named_arguments(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a model by name; one that comes first and alone needs none, which would take time."""
+    """Return the arguments of a model by name; one that comes first and alone needs none, which would take time.
+
+    Of a dict that a model takes whole it is what that holds.
+    """
+    if takes_dict(args):
+        return {**args[0], **kwargs}
     names = positional_names(model, len(args)) if len(args) > 1 else [""]
     return dict(zip(names, args, strict=False)) | kwargs
+
+
+def with_arguments(
+    change: Callable[[str, Any], Any], model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a model with each changed, ``change(name, argument)``; of a dict what that holds."""
+    by_name = {name: change(name, x) for name, x in kwargs.items()}
+    if takes_dict(args):
+        return ({name: change(name, x) for name, x in args[0].items()},), by_name
+    names = positional_names(model, len(args))
+    return tuple(change(name, x) for name, x in zip(names, args, strict=True)), by_name
+
+
+def takes_dict(args: tuple[Any, ...]) -> bool:
+    """Return whether a model takes a dict of inputs as its only positional argument."""
+    return len(args) == 1 and type(args[0]) is dict
 
 
 def positional_names(model: nn.Module, count: int) -> list[str]:
@@ -92,9 +113,19 @@ def positional_names(model: nn.Module, count: int) -> list[str]:
 
 def tokens_of(given: dict[str, Any]) -> Tensor | None:
     """Return the first tensor of a model's arguments if it holds numbers of tokens, (n, T)."""
-    first = next((x for x in given.values() if isinstance(x, Tensor) and x.ndim), None)
-    whole = first is not None and first.dtype in {torch.int64, torch.int32}
-    return first if whole and first is not None and first.ndim == 2 else None
+    _, first = first_of(given)
+    is_whole = first is not None and first.dtype in {torch.int64, torch.int32}
+    return first if is_whole and first is not None and first.ndim == 2 else None
+
+
+def first_of(given: dict[str, Any]) -> tuple[str, Tensor | None]:
+    """Return the first tensor of a model's arguments that is not of one number a sample, as labels are, and its name.
+
+    >>> first_of({"labels": torch.zeros(2), "words": torch.ones(2, 1)})
+    ('words', tensor([[1.],
+            [1.]]))
+    """
+    return next(((name, x) for name, x in given.items() if isinstance(x, Tensor) and x.ndim > 1), ("", None))
 
 
 def declared_padding(model: nn.Module) -> int | None:
