@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import pnml
-from pnml.pytorch.layers import find_layers
+from pnml.pytorch.layers import LayersNotFoundWarning, find_layers
 from pnml.pytorch.masks import mask_of_length
 from pnml.pytorch.padding import which_see_padding
 
@@ -113,6 +113,74 @@ def test_layers_that_see_padding_are_left_out() -> None:
 def test_layers_of_a_model_that_sees_padding_itself_stay() -> None:
     guard = pnml.guard(Pairs(sees_padding=True).eval()).fit([texts(40)], progress=False)
     assert {"pairs", "after.1"} & set(guard.layers)
+
+
+class DenseGraph(nn.Module):
+    """Joins the nodes of graphs by a matrix, in which empty nodes are alone, and takes the mean of the others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.nodes, self.joined = nn.Linear(5, 8), nn.Linear(8, 8)
+        self.graph, self.head = nn.Sequential(nn.Linear(8, 8), nn.Tanh()), nn.Linear(8, CLASSES)
+
+    def forward(self, nodes: Tensor, edges: Tensor, is_node: Tensor) -> Tensor:
+        x = (edges @ self.joined((edges @ self.nodes(nodes)).relu())).relu()
+        share = is_node / is_node.sum(dim=1, keepdim=True)
+        logits: Tensor = self.head(self.graph((x * share[:, :, None]).sum(dim=1)))
+        return logits
+
+
+def graphs(count: int, seed: int = 0, padding: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    sizes = torch.randint(3, 8, (count,), generator=seeded(seed))
+    is_node = torch.arange(7 + padding) < sizes[:, None]
+    both = is_node[:, :, None] & is_node[:, None]
+    nodes, edges = torch.randn(count, 7, 5, generator=seeded(seed)), torch.rand(count, 7, 7, generator=seeded(seed))
+    nodes, edges = nn.functional.pad(nodes, (0, 0, 0, padding)), nn.functional.pad(edges, (0, padding, 0, padding))
+    return nodes * is_node[:, :, None], (edges < 0.5) * both + 0.0, is_node
+
+
+def test_layers_with_padding_that_a_mask_of_another_part_marks_are_left_out() -> None:
+    guard = pnml.guard(DenseGraph(), inputs=tuple).fit([graphs(40, seed) for seed in range(4)], progress=False)
+    assert guard.layers == ("graph.0",)
+    found, expected = guard(*graphs(9, 9, padding=5)), guard(*graphs(9, 9))
+    torch.testing.assert_close(found.regret, expected.regret, rtol=1e-4, atol=1e-6)
+
+
+def test_without_layers_that_leave_padding_out_the_embeddings_alone_are_watched() -> None:
+    model = DenseGraph()
+    model.graph = nn.Sequential()
+    with pytest.warns(LayersNotFoundWarning, match="all layers before the head change with padding"):
+        guard = pnml.guard(model, inputs=tuple).fit([graphs(40, seed) for seed in range(4)], progress=False)
+    assert guard.layers == ()
+
+
+class Counted(nn.Module):
+    """Leaves out what follows so many words, of which no name tells."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed, self.steps = nn.Embedding(20, 8), nn.GRU(8, 8, batch_first=True)
+        self.last, self.head = nn.Sequential(nn.Linear(8, 8), nn.Tanh()), nn.Linear(8, CLASSES)
+
+    def forward(self, words: Tensor, counted: Tensor) -> Tensor:
+        packed = pack_padded_sequence(self.embed(words), counted, batch_first=True, enforce_sorted=False)
+        logits: Tensor = self.head(self.last(self.steps(packed)[1][-1]))
+        return logits
+
+
+def test_layers_with_padding_behind_lengths_of_another_name_are_left_out() -> None:
+    def batch(count: int, seed: int, padding: int = 0) -> tuple[Tensor, Tensor]:
+        words = torch.randint(20, (count, 9), generator=seeded(seed))
+        counted = torch.randint(3, 10, (count,), generator=seeded(seed))
+        return nn.functional.pad(words * (torch.arange(9) < counted[:, None]), (0, padding)), counted
+
+    guard = pnml.guard(Counted(), inputs=tuple).fit([batch(40, seed) for seed in range(4)], progress=False)
+    assert guard.layers
+    assert "embed" not in guard.layers
+    found, expected = guard(*batch(9, 9, padding=5)), guard(*batch(9, 9))
+    torch.testing.assert_close(found.regret, expected.regret, rtol=1e-4, atol=1e-6)
 
 
 def test_positions_that_padding_shifts_are_left_out() -> None:

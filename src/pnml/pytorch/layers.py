@@ -21,6 +21,7 @@ from pnml.pytorch.token_mask import token_mask
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from pnml.pytorch.batches import Arguments
     from pnml.pytorch.token_mask import MaskSource
 
 COUNT = 8
@@ -109,7 +110,7 @@ def choose_layers(
     layers: tuple[Layer, ...] = ()
     reason = "the model has no layer before its head with one entry per sample that can be watched"
     try:
-        find = partial(find_layers, model, head=head, named=named, widths=widths, source=source)
+        find = partial(find_layers, model, head=head, named=named, widths=widths, source=source, batch=(args, kwargs))
         layers = _with_few(find, args, kwargs)
     except LayersNotFoundError as error:
         if named is not None:
@@ -153,6 +154,7 @@ def find_layers(
     named: Sequence[str] | None = None,
     widths: Sequence[int] = (),
     source: MaskSource | None = None,
+    batch: Arguments | None = None,
 ) -> tuple[Layer, ...]:
     """Return layers of a model before its head, evenly spaced over its depth, in the order in which they are called.
 
@@ -168,6 +170,7 @@ def find_layers(
         named: names of modules to take instead.
         widths: how many features these have, where that is known.
         source: what says which tokens count, where no name of an argument does.
+        batch: arguments with more samples, if there are any.
 
     >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.Flatten(), nn.LazyLinear(2))
     >>> [str(layer) for layer in find_layers(model, (torch.zeros(5, 3, 8, 8),), head="4")]
@@ -193,7 +196,9 @@ def find_layers(
         probe_channels(model, args, kwargs, [node for node in blocks if not is_sure(node, counts)])
         return tuple(_of_width(node, counts, width) for node, width in zip_longest(blocks, widths))
     found = [_layer(node, counts) for node in blocks]
-    sees_padding = which_see_padding(model, args, kwargs, heads, found, source=source)
+    sees_padding = which_see_padding(model, args, kwargs, heads, found, source=source, batch=batch)
+    if blocks and all(sees_padding):
+        raise LayersNotFoundError("the outputs of all layers before the head change with padding, the answer does not")
     blocks = [node for node, sees in zip(blocks, sees_padding, strict=True) if not sees]
     by_depth: dict[int, Node] = {}
     for node in blocks:  # of outputs at the same depth the last that still has pixels or tokens
