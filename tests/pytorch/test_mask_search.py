@@ -227,6 +227,66 @@ def test_a_dict_that_a_model_takes_whole_is_looked_into(mask: str, tmp_path: Pat
     torch.testing.assert_close(again(batch(7, 9, after=12)).regret, expected, rtol=1e-3, atol=1e-6)
 
 
+class Sound(nn.Module):
+    """Convolutions of sound, (n, C, T) or (n, 1, C, T), and the mean of the frames that count."""
+
+    def __init__(self, channels: int = 6) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = nn.Conv1d(channels, 8, 3, padding=1), nn.Conv1d(8, 8, 1)
+        self.head = nn.Linear(8, CLASSES)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        return self.of_counting(x.flatten(1, -2), torch.arange(x.shape[-1]) < lengths[:, None])
+
+    def of_counting(self, x: Tensor, counts: Tensor) -> Tensor:
+        share = (counts / counts.sum(dim=1, keepdim=True))[:, None]
+        x = self.second(self.first(x * counts[:, None]).relu()).relu()
+        logits: Tensor = self.head((x * share).sum(dim=2))
+        return logits
+
+
+class SoundWithMask(Sound):
+    def forward(self, x: Tensor, counts: Tensor) -> Tensor:
+        return self.of_counting(x, counts)
+
+
+@pytest.mark.parametrize(
+    ("model", "source"),
+    [
+        (Sound(), MaskSource(length_axis=2)),
+        (Sound(30), MaskSource(length_axis=2)),  # more than there are frames
+        (Sound(1), MaskSource(length_axis=2)),
+        (SoundWithMask(), MaskSource("counts")),
+    ],
+)
+def test_frames_of_sound_come_last(model: Sound, source: MaskSource, tmp_path: Path) -> None:
+    def batch(count: int, seed: int, padding: int = 0) -> tuple[Tensor, Tensor]:
+        lengths = torch.randint(3, 13, (count,), generator=seeded(seed))
+        x = torch.randn(count, model.first.in_channels, 12, generator=seeded(seed + 50))
+        counts = torch.arange(12 + padding) < lengths[:, None]
+        x = nn.functional.pad(x, (0, padding)) * counts[:, None]
+        return x, counts if isinstance(model, SoundWithMask) else lengths
+
+    guard = pnml.guard(model, inputs=tuple).fit([batch(40, seed, padding=seed) for seed in range(4)], progress=False)
+    assert guard.mask_source == source
+    assert guard.layers[0] == "first"
+    expected = guard(*batch(7, 9)).regret
+    torch.testing.assert_close(guard(*batch(7, 9, padding=30)).regret, expected, rtol=1e-3, atol=1e-6)
+    guard.save(tmp_path / "guard.safetensors")
+    again = pnml.guard(model).load(tmp_path / "guard.safetensors")
+    torch.testing.assert_close(again(*batch(7, 9, padding=1)).regret, expected, rtol=1e-3, atol=1e-6)
+
+
+def test_lengths_are_those_of_the_last_axis_of_a_spectrogram() -> None:
+    x, lengths = torch.randn(8, 1, 6, 12, generator=seeded()), torch.tensor([4, 12, 6, 9, 8, 7, 5, 11])
+    source = find_mask_source(Sound(), (x, lengths), {}, logits_of)
+    assert source == MaskSource(length_axis=3)
+    mask = token_mask(Sound(), (x, lengths), {}, source)
+    assert mask is not None
+    assert torch.equal(mask.sum(dim=1), lengths)
+
+
 def test_a_mask_of_floats_is_one_of_ones_or_is_added_to_attention() -> None:
     x = torch.tensor([[5, 6, 0], [7, 0, 0]])
     for mask in ((x != 0).float(), added(x), added(x)[:, None, None]):

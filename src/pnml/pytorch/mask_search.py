@@ -7,6 +7,7 @@ out may be others, or may be missing, and its answers stay the same.
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ from pnml.pytorch.token_mask import (
     MaskSource,
     declared_padding,
     first_of,
+    is_lengths,
+    lengths_of,
     named_arguments,
     padding_value,
     takes_dict,
@@ -47,13 +50,22 @@ def find_mask_source(
         kwargs: its keyword arguments.
         logits: takes the logits out of what it returns.
     """
-    _, first = first_of(named_arguments(model, args, kwargs))
-    if first is None or first.ndim not in {2, 3} or not first.numel() or token_mask(model, args, kwargs) is not None:
+    given = named_arguments(model, args, kwargs)
+    (_, first), lengths = first_of(given), lengths_of(given)
+    if first is None or not first.numel():
         return None
     asked = _Asked(model, *few_samples(args, kwargs), logits)
+    if lengths is not None and len(lengths) == len(first):
+        axis = asked.length_axis()
+        return MaskSource(length_axis=axis) if axis > 1 else None
+    if first.ndim > 3 or token_mask(model, args, kwargs) is not None:
+        return None
     known = None if tokens_of(asked.given) is None else declared_padding(model)
     tokens = _paddings(first) if tokens_of(asked.given) is not None and known is None else []
     found = next((source for source in (*_masks(asked), *tokens) if asked.confirms(source)), None)
+    if found is None and first.ndim == 3:
+        asked = _Asked(model, *few_samples(args, kwargs), logits, axis=2)
+        found = next(filter(asked.confirms, _masks(asked)), None)
     if found is not None or known is None:
         return found
     whole = _Asked(model, args, kwargs, logits)
@@ -66,7 +78,7 @@ def _masks(asked: _Asked) -> Iterator[MaskSource]:
     That is 1, or a large negative one where the mask is added to attention.
     """
     for name, x in asked.given.items():
-        fits = name != asked.first and token_axis(x, asked.shape) is not None and x.numel() == asked.shape.numel()
+        fits = name != asked.first and token_axis(x, asked.shape) is not None and x.numel() == math.prod(asked.shape)
         if fits and bool(((x == 0) | (x == 1) | (x < _ADDED)).all()):
             yield from (MaskSource(name, marks_padding) for marks_padding in (False, True))
 
@@ -82,24 +94,30 @@ class _Asked:
     Attributes:
         given: its arguments by name.
         first: the name of the tokens.
-        shape: how many samples and tokens there are.
+        shape: how many samples and tokens there are, these along the second axis of the input or another.
     """
 
     def __init__(
-        self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], logits: Callable[[Any], Tensor]
+        self,
+        model: nn.Module,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        logits: Callable[[Any], Tensor],
+        *,
+        axis: int = 1,
     ) -> None:
         self.model, self._logits, self._takes_dict = model, logits, takes_dict(args)
         self._positional = len(args[0] if self._takes_dict else args)
         self.given = named_arguments(model, args, kwargs)
         self.first, _ = first_of(self.given)
-        shape = self._tokens.shape[:2]
-        if shape[1] < _FEWEST:
+        shape = self._tokens.shape[0], self._tokens.shape[axis]
+        if shape[1] < _FEWEST and lengths_of(self.given) is None:
             times = -(-_FEWEST // shape[1])
             self.given = {
-                name: x if (axis := token_axis(x, shape)) is None else torch.cat([x] * times, dim=axis)
+                name: x if (along := token_axis(x, shape)) is None else torch.cat([x] * times, dim=along)
                 for name, x in self.given.items()
             }
-        self.shape = self._tokens.shape[:2]
+        self.shape = shape[0], self._tokens.shape[axis]
         self._kept = self.shape[1] // 2
 
     @property
@@ -119,6 +137,23 @@ class _Asked:
         answers = attempt(lambda: len(self._answer(self.given)))
         return answers == self.shape[1] != self.shape[0]
 
+    @torch.no_grad()
+    def length_axis(self) -> int:
+        """Return which axis of the input the lengths are those of: one that is long enough, 1 if it may be that."""
+        lengths, shape = lengths_of(self.given), self._tokens.shape
+        long = [a for a in range(1, len(shape)) if lengths is not None and shape[a] >= int(lengths.max())]
+        ends = [a for a in long if len(long) > 1 and attempt(partial(self._ends_along, a))]
+        return (ends or ([1] if 1 in long else long[-1:]) or [1])[0]
+
+    def _ends_along(self, axis: int) -> bool:
+        """Return whether numbers along an axis of the input may be others from half of the lengths on."""
+        shorter = {name: (x + 1) // 2 if is_lengths(name, x) else x for name, x in self.given.items()}
+        lengths, x = lengths_of(shorter), self._tokens
+        assert lengths is not None  # noqa: S101 - seen by the caller
+        is_kept = torch.arange(x.shape[axis], device=x.device) < lengths[:, None].to(x.device)
+        changed = torch.where(is_kept.reshape([x.shape[a] if a in {0, axis} else 1 for a in range(x.ndim)]), x, 1 - x)
+        return _are_same(self._answer(shorter), self._answer({**shorter, self.first: changed}))
+
     def _has_mask(self, source: MaskSource) -> bool:
         """Return whether tokens that a mask leaves out may be others, and tokens that count may not."""
         mask = self.given[source.argument]
@@ -130,7 +165,7 @@ class _Asked:
     def _leaves_out(self, source: MaskSource, mask: Tensor, mark: float) -> bool:
         counting = torch.full_like(mask, not source.marks_padding)
         masks = self._ending_in(counting, mark), counting
-        tokens = self._tokens, self._ending_in(self._tokens, _others(self._tokens[:, self._kept :]))
+        tokens = self._tokens, self._ending_in(self._tokens, _others(self._left(self._tokens)))
         left_out, other, counted, another = (
             self._answer({**self.given, self.first: x, source.argument: mask}) for mask, x in product(masks, tokens)
         )
@@ -159,9 +194,13 @@ class _Asked:
         return x if axis is None else x.narrow(axis, 0, self._kept)
 
     def _ending_in(self, x: Tensor, ending: Tensor | float) -> Tensor:
-        x, axis = x.clone(), token_axis(x, self.shape) or 1
-        x.narrow(axis, self._kept, self.shape[1] - self._kept).copy_(torch.as_tensor(ending))
+        x = x.clone()
+        self._left(x).copy_(torch.as_tensor(ending))
         return x
+
+    def _left(self, x: Tensor) -> Tensor:
+        """Return the tokens that are not kept."""
+        return x.narrow(token_axis(x, self.shape) or 1, self._kept, self.shape[1] - self._kept)
 
 
 def _others(tokens: Tensor) -> Tensor:

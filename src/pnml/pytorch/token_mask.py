@@ -28,12 +28,14 @@ class MaskSource(NamedTuple):
         marks_padding: whether True in it marks tokens that do not count.
         token: which token stands for padding, where the tokens themselves tell.
         tokens_first: whether these have their samples in the second axis, (T, n).
+        length_axis: which axis of the input lengths are those of, as 2 of (n, C, T); 0 for that of the tokens.
     """
 
     argument: str = ""
     marks_padding: bool = False
     token: int | None = None
     tokens_first: bool = False
+    length_axis: int = 0
 
     def mask(self, given: dict[str, Any]) -> Tensor | None:
         """Return which tokens count, (n, T), None if the arguments do not say so.
@@ -46,7 +48,7 @@ class MaskSource(NamedTuple):
             if tokens is None:
                 return None
             return (tokens.T if self.tokens_first else tokens) != self.token
-        return _as_mask(given.get(self.argument), marks_padding=self.marks_padding)
+        return _as_mask(given.get(self.argument), marks_padding=self.marks_padding) if self.argument else None
 
 
 def token_mask(
@@ -65,11 +67,12 @@ def token_mask(
         mask = _as_mask(given.get(name), marks_padding=marks_padding)
         if mask is not None:
             return mask
-    lengths: Tensor | None = next((x for name, x in given.items() if is_lengths(name, x)), None)
-    first = next((x for x in given.values() if isinstance(x, Tensor) and x.ndim > 1), None)
+    lengths, (_, first) = lengths_of(given), first_of(given)
     if lengths is not None and first is not None and len(lengths) in first.shape[:2]:
-        tokens = first.shape[len(first) == len(lengths)]  # along the second axis, or the first
-        return torch.arange(tokens, device=lengths.device) < lengths[:, None]
+        axis = int(len(first) == len(lengths))
+        if source is not None and 0 < source.length_axis < first.ndim:
+            axis = source.length_axis
+        return torch.arange(first.shape[axis], device=lengths.device) < lengths[:, None]
     return None if source is None else source.mask(given)
 
 
@@ -141,6 +144,11 @@ def declared_padding(model: nn.Module) -> int | None:
     return declared.pop() if len(declared) == 1 else None
 
 
+def lengths_of(given: dict[str, Any]) -> Tensor | None:
+    """Return the first argument that says how many tokens each sample has, None if there is none."""
+    return next((x for name, x in given.items() if is_lengths(name, x)), None)
+
+
 def is_lengths(name: str, value: Any) -> bool:
     """Return whether an argument says how many tokens each sample has: ``lengths``, ``seq_lens`` and the like."""
     named = name.lower().endswith(("lengths", "length", "lens", "len"))
@@ -150,17 +158,16 @@ def is_lengths(name: str, value: Any) -> bool:
 def token_axis(value: Any, shape: Sequence[int]) -> int | None:
     """Return the axis of the tokens in an argument for (n, T) of them, None if it has none.
 
-    It is the second one, or the last one of a mask that attention takes, (n, 1, T) or (n, 1, 1, T).
+    It is the second one, or else the last one: of sound (n, C, T), or of a mask that attention takes.
 
-    >>> token_axis(torch.ones(2, 5, 3), (2, 5)), token_axis(torch.ones(2, 1, 1, 5), (2, 5))
-    (1, 3)
+    >>> [token_axis(torch.ones(shape), (2, 5)) for shape in ((2, 5, 3), (2, 3, 5), (2, 1, 1, 5), (2, 3))]
+    [1, 2, 3, None]
     """
     if not isinstance(value, Tensor) or value.ndim < 2:
         return None
     if tuple(value.shape[:2]) == tuple(shape):
         return 1
-    is_spread = tuple(value.shape) == (shape[0], *[1] * (value.ndim - 2), shape[1])
-    return value.ndim - 1 if is_spread else None
+    return value.ndim - 1 if (value.shape[0], value.shape[-1]) == tuple(shape) else None
 
 
 def padding_value(mask: Tensor, *, marks_padding: bool) -> float:
