@@ -17,7 +17,7 @@ from pnml.pytorch.company import UnstableModelWarning, company_of
 from pnml.pytorch.compiled import KeptPasses
 from pnml.pytorch.finding import find_head
 from pnml.pytorch.given import GivenHead
-from pnml.pytorch.head import HeadWarning, is_compiled, logits_of, unwrapped
+from pnml.pytorch.head import HeadWarning, copied, is_compiled, logits_of, unwrapped
 from pnml.pytorch.layers import LayersNotFoundError, choose_layers, warn_of_fallback
 from pnml.pytorch.mask_search import find_mask_source
 from pnml.pytorch.masks import mask_of_length
@@ -122,6 +122,7 @@ class GuardedModel(nn.Module):
         self._known_head(args, kwargs, anew=is_new)
         self._known_layers(args, kwargs)
         if is_new:
+            self._check_rows(args, kwargs)
             self._check_company(args, kwargs)
 
     def find_head(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LastLayer:
@@ -174,6 +175,18 @@ class GuardedModel(nn.Module):
                 source=self.mask_source,
             )
         return self.found_layers
+
+    def _check_rows(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Leave out layers that see some samples of a batch only, as experts do: they may have seen all of a few."""
+        try:
+            self.run(*copied((args, kwargs)), compiled=False)
+        except LayersNotFoundError as error:
+            layers = self._known_layers(args, kwargs)
+            left = tuple(layer for layer in layers if str(layer) not in error.names)
+            if not self.may_fall_back or not left:
+                return  # the fit says so
+            self.found_layers = left
+            _LOG.info("layers %s see some of the samples only: they are left out", list(error.names))
 
     def _check_company(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Warn of answers that are not a sample's own, and leave out layers whose rows are not."""

@@ -32,7 +32,15 @@ _WIDEST = 8192  # pooled features; one correlation of them takes half a gigabyte
 
 
 class LayersNotFoundError(ValueError):
-    """Layers of a model cannot be watched, or not in every forward pass."""
+    """Layers of a model cannot be watched, or not in every forward pass.
+
+    Attributes:
+        names: of the layers, where it is known that others can.
+    """
+
+    def __init__(self, message: str, names: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.names = tuple(names)
 
 
 class LayersNotFoundWarning(UserWarning):
