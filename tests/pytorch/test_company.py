@@ -123,6 +123,20 @@ def test_an_expert_that_saw_all_of_a_few_samples_is_left_out_and_no_other_layer(
         pnml.guard(Experts(), layers=["experts.0"]).fit([first, rows(40, 1)], progress=False)
 
 
+@pytest.mark.parametrize("size", [1, 2])
+def test_batches_of_one_or_two_samples_are_enough_to_tell(size: int) -> None:
+    batches = list(torch.split(rows(40), size))
+    model = nn.Sequential(nn.Linear(8, 16), MinusMean(), nn.Tanh(), nn.Linear(16, CLASSES))
+    with pytest.warns(UnstableModelWarning, match="depends on the other samples"):
+        pnml.guard(model).fit(batches, progress=False)
+    pnml.guard(nn.Sequential(model[0], model[2], model[3])).fit(batches, progress=False)  # without a warning
+
+
+class MinusMean(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x - x.mean(dim=0) / 2
+
+
 class AlwaysDropping(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from pnml.pytorch.batches import Arguments
 
+_MADE = 5  # times as many samples, of one or two
+
 
 def first_input(args: tuple[Any, ...], kwargs: dict[str, Any], *, least: int = 1) -> Tensor | None:
     """Return the first tensor in the arguments of a model that has so many axes or more, None if there is none."""
@@ -47,6 +49,25 @@ def few_samples(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[An
 
     few: Arguments = with_tensors(some, (args, kwargs))
     return few
+
+
+def enough_samples(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    """Return arguments with more samples, where there are one or two: the first input of others is reversed, shifted.
+
+    >>> enough_samples((torch.arange(3)[None],), {})[0][0].tolist()
+    [[0, 1, 2], [2, 1, 0], [0, 2, 1], [1, 0, 2], [2, 1, 0], [0, 2, 1]]
+    """
+    first = first_input(args, kwargs, least=2)
+    if first is None or len(first) not in {1, 2}:
+        return args, kwargs
+
+    def more(x: Tensor) -> Tensor:
+        if not x.ndim or len(x) != len(first):
+            return x
+        return torch.cat([x, *(x.flip(-1).roll(steps, -1) if x is first else x for steps in range(_MADE))])
+
+    enough: Arguments = with_tensors(more, (args, kwargs))
+    return enough
 
 
 def empty_rows(model: nn.Module, widths: Sequence[int]) -> list[Tensor]:

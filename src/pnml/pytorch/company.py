@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pnml.pytorch.call_inputs import first_input
+from pnml.pytorch.call_inputs import enough_samples, first_input
 from pnml.pytorch.head import HeadNotFoundError, attempt, with_tensors
 from pnml.pytorch.refusals import WAY_OUT
 
@@ -59,13 +59,14 @@ class Company(NamedTuple):
 def company_of(run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Company | None:
     """Return whether a model's rows of some samples change with the others; None where it cannot be asked.
 
-    The samples are run in two orders, and the first half of them alone.
+    The samples are run in two orders, and the first half of them alone. Of one or two, others are made.
 
     Args:
         run: returns what the model and its layers make of arguments.
         args: the positional arguments of a batch.
         kwargs: its keyword arguments.
     """
+    args, kwargs = enough_samples(args, kwargs)
     for axis in (0, 1):
         found = attempt(partial(_asked, run, args, kwargs, axis))
         if found is not None and found.warning == _REORDERED:

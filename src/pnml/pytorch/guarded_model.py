@@ -13,11 +13,12 @@ from torch import Tensor, nn
 
 from pnml.core.scaling import check_embedding_scale
 from pnml.pytorch.arguments import check_head, check_layers, check_model, check_task
+from pnml.pytorch.call_inputs import enough_samples
 from pnml.pytorch.company import UnstableModelWarning, company_of
 from pnml.pytorch.compiled import KeptPasses
 from pnml.pytorch.finding import find_head
 from pnml.pytorch.given import GivenHead
-from pnml.pytorch.head import HeadWarning, copied, is_compiled, logits_of, unwrapped
+from pnml.pytorch.head import HeadWarning, attempt, copied, is_compiled, logits_of, unwrapped
 from pnml.pytorch.layers import LayersNotFoundError, choose_layers, warn_of_fallback
 from pnml.pytorch.mask_search import find_mask_source
 from pnml.pytorch.masks import mask_of_length
@@ -178,15 +179,19 @@ class GuardedModel(nn.Module):
 
     def _check_rows(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Leave out layers that see some samples of a batch only, as experts do: they may have seen all of a few."""
-        try:
-            self.run(*copied((args, kwargs)), compiled=False)
-        except LayersNotFoundError as error:
-            layers = self._known_layers(args, kwargs)
-            left = tuple(layer for layer in layers if str(layer) not in error.names)
-            if not self.may_fall_back or not left:
-                return  # the fit says so
+
+        def missing() -> tuple[str, ...]:
+            try:
+                self.run(*copied(enough_samples(args, kwargs)), compiled=False)
+            except LayersNotFoundError as error:
+                return error.names
+            return ()
+
+        names = attempt(missing) or ()
+        left = tuple(layer for layer in self._known_layers(args, kwargs) if str(layer) not in names)
+        if names and left and self.may_fall_back:  # or else the fit says so
             self.found_layers = left
-            _LOG.info("layers %s see some of the samples only: they are left out", list(error.names))
+            _LOG.info("layers %s see some of the samples only: they are left out", list(names))
 
     def _check_company(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Warn of answers that are not a sample's own, and leave out layers whose rows are not."""
