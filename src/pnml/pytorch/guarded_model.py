@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import warnings
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,12 +12,11 @@ from torch import Tensor, nn
 
 from pnml.core.scaling import check_embedding_scale
 from pnml.pytorch.arguments import check_head, check_layers, check_model, check_task
-from pnml.pytorch.call_inputs import enough_samples
 from pnml.pytorch.company import UnstableModelWarning, company_of
 from pnml.pytorch.compiled import KeptPasses
 from pnml.pytorch.finding import find_head
 from pnml.pytorch.given import GivenHead
-from pnml.pytorch.head import HeadWarning, attempt, copied, is_compiled, logits_of, unwrapped
+from pnml.pytorch.head import HeadWarning, is_compiled, logits_of, unwrapped
 from pnml.pytorch.layers import LayersNotFoundError, choose_layers, warn_of_fallback
 from pnml.pytorch.mask_search import find_mask_source
 from pnml.pytorch.masks import mask_of_length
@@ -123,7 +121,6 @@ class GuardedModel(nn.Module):
         self._known_head(args, kwargs, anew=is_new)
         self._known_layers(args, kwargs)
         if is_new:
-            self._check_rows(args, kwargs)
             self._check_company(args, kwargs)
 
     def find_head(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LastLayer:
@@ -177,25 +174,27 @@ class GuardedModel(nn.Module):
             )
         return self.found_layers
 
-    def _check_rows(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Leave out layers that see some samples of a batch only, as experts do: they may have seen all of a few."""
-
-        def missing() -> tuple[str, ...]:
-            try:
-                self.run(*copied(enough_samples(args, kwargs)), compiled=False)
-            except LayersNotFoundError as error:
-                return error.names
-            return ()
-
-        names = attempt(missing) or ()
-        left = tuple(layer for layer in self._known_layers(args, kwargs) if str(layer) not in names)
-        if names and left and self.may_fall_back:  # or else the fit says so
-            self.found_layers = left
-            _LOG.info("layers %s see some of the samples only: they are left out", list(names))
-
     def _check_company(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Warn of answers that are not a sample's own, and leave out layers whose rows are not."""
-        company = company_of(partial(self.run, compiled=False), args, kwargs)
+        """Warn of answers that are not a sample's own, and leave out layers whose rows are not.
+
+        Experts that see some samples only may have seen all of the few by which layers were found: they are left out.
+        """
+        missing: list[str] = []
+
+        def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outputs:
+            try:
+                return self.run(args, kwargs, compiled=False)
+            except LayersNotFoundError as error:
+                missing.extend(error.names)
+                raise
+
+        company = company_of(run, args, kwargs)
+        left = tuple(layer for layer in self._known_layers(args, kwargs) if str(layer) not in missing)
+        if missing and left and self.may_fall_back:  # or else the fit says so
+            self.found_layers = left
+            _LOG.info("layers %s see some of the samples only: they are left out", missing)
+            self._check_company(args, kwargs)
+            return
         if company is None:
             return
         if company.warning is not None:
