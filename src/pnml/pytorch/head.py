@@ -142,10 +142,13 @@ def logits_of(output: Any) -> Tensor:
 
 def _held(output: Any) -> tuple[str, str]:
     """Return the tensors that an output holds, in words, and how to take the likeliest one: the first of two axes."""
-    entries = (
-        output if isinstance(output, dict) else dict(enumerate(output if isinstance(output, (tuple, list)) else ()))
-    )
-    tensors = {f"output[{key!r}]": tuple(x.shape) for key, x in entries.items() if isinstance(x, Tensor)}
+    if isinstance(output, dict):
+        entries = {f"output[{key!r}]": x for key, x in output.items()}
+    elif isinstance(output, (tuple, list)):
+        entries = {f"output[{number}]": x for number, x in enumerate(output)}
+    else:
+        entries = {f"output.{name}": x for name, x in getattr(output, "__dict__", {}).items()}
+    tensors = {name: tuple(x.shape) for name, x in entries.items() if isinstance(x, Tensor)}
     if not tensors:
         return "", "output[0]"
     held = ", ".join(f"{name} of shape {shape}" for name, shape in tensors.items())
