@@ -74,8 +74,9 @@ def test_a_scripted_model_is_refused_with_the_way_out_and_takes_it() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         scripted, traced = jit.script(plain), jit.trace(plain, rows(2))
-    for closed in (scripted, traced):
-        with pytest.raises(HeadNotFoundError, match=rf"(?s)scripted or traced.*{WAY_OUT}"):
+    exported = torch.export.export(plain, (rows(50),)).module()
+    for closed in (scripted, traced, exported):
+        with pytest.raises(HeadNotFoundError, match=rf"(?s)scripted, traced or exported.*{WAY_OUT}"):
             pnml.guard(closed).fit([rows(50)], progress=False)
     layer = getattr(scripted, "1")
     guard = pnml.guard(scripted, head=(layer.weight, layer.bias), embed=lambda model, x: getattr(model, "0")(x))
