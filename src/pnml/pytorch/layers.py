@@ -60,6 +60,7 @@ class Layer(NamedTuple):
             one of them, as in a text of one word.
         has_mask: whether a mask of the model's tokens says which of these count.
         reach: how many tokens further each of its tokens reaches: a convolution of three reaches two, and has two less.
+            If it is negative, so many tokens of its own stand before those of the model, as one for the class.
     """
 
     name: str
@@ -200,11 +201,13 @@ def find_layers(
     for node, missing in missing_tokens(model, args, kwargs, shorter, source=source).items():
         node.joins_tokens = not missing <= {0, _missing(node, counts)}
         node.reach = (0 if node.joins_tokens else max(missing)) if missing else None
+    see_padding = partial(which_see_padding, model, args, kwargs, heads, source=source, batch=batch)
+    _look_ahead(see_padding, blocks, counts)
     if named is not None:
         probe_channels(model, args, kwargs, [node for node in blocks if not is_sure(node, counts)])
         return tuple(_of_width(node, counts, width) for node, width in zip_longest(blocks, widths))
     found = [_layer(node, counts) for node in blocks]
-    sees_padding = which_see_padding(model, args, kwargs, heads, found, source=source, batch=batch)
+    sees_padding = see_padding(found)
     if blocks and all(sees_padding):
         raise LayersNotFoundError("the outputs of all layers before the head change with padding, the answer does not")
     blocks = [node for node, sees in zip(blocks, sees_padding, strict=True) if not sees]
@@ -221,6 +224,16 @@ def find_layers(
     taken = [by_depth[depth] for depth in sorted(chosen)]
     probe_channels(model, args, kwargs, [node for node in taken if not is_sure(node, counts)])
     return tuple(_layer(node, counts) for node in taken)
+
+
+def _look_ahead(
+    see_padding: Callable[[Sequence[Layer]], list[bool | None]], nodes: Sequence[Node], counts: Counts
+) -> None:
+    """Set the reach of calls that put out a few tokens of their own before those of the model."""
+    longer = {node: -more for node in nodes if (more := _more(node, counts))}
+    layers = [_layer(node, counts)._replace(reach=reach) for node, reach in longer.items()]
+    for (node, reach), sees in zip(longer.items(), see_padding(layers), strict=True):
+        node.reach = node.reach if sees is not False else reach
 
 
 def _blocks(node: Node, deepest: float) -> Iterator[Node]:
@@ -313,6 +326,15 @@ def _missing(node: Node, counts: Counts) -> int:
         return 0
     missing = counts.tokens - node.output.shape[_token_axis(node, counts)]
     return missing if 0 < missing <= _LONGEST_REACH else 0
+
+
+def _more(node: Node, counts: Counts) -> int:
+    """Return how many tokens more than the model an output has, where a mask tells which count; 0 for many more."""
+    assert node.output is not None  # noqa: S101 - usable
+    if node.output.ndim != 3 or counts.tokens is None or not _layer(node, counts).has_mask:
+        return 0
+    more = node.output.shape[_token_axis(node, counts)] - counts.tokens
+    return more if 0 < more <= _LONGEST_REACH else 0
 
 
 def _counts(

@@ -48,11 +48,11 @@ def which_see_padding(
     *,
     source: MaskSource | None = None,
     batch: Arguments | None = None,
-) -> list[bool]:
+) -> list[bool | None]:
     """Return of every layer whether its rows change where samples end in padding, and the embeddings do not.
 
     Some layers join or convolve tokens along with padding, and a mask of the model's own tokens says nothing of that.
-    Others have padding that nothing marks. Where nothing is known, the answer is no.
+    Others have padding that nothing marks. Where nothing is known, the answer is None.
 
     Args:
         model: is run with about half of its tokens turned into padding, and without them; and without the ends of
@@ -73,7 +73,7 @@ def which_see_padding(
         rows = [_rows(model, given, heads, layers, source) for given in (short, long)]
         found = _which_differ(*rows)
         seen += [] if found is None else [found]
-    return [any(one) for one in zip(*seen, strict=True)] if seen else [False] * len(layers)
+    return [any(one) for one in zip(*seen, strict=True)] if seen else [None] * len(layers)
 
 
 @torch.no_grad()
