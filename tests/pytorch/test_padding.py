@@ -183,6 +183,45 @@ def test_layers_with_padding_behind_lengths_of_another_name_are_left_out() -> No
     torch.testing.assert_close(found.regret, expected.regret, rtol=1e-4, atol=1e-6)
 
 
+class Points(nn.Module):
+    """Takes the largest features of all points, of which one may be there several times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.points = nn.Sequential(nn.Conv1d(3, 8, 1), nn.ReLU(), nn.Conv1d(8, 16, 1))
+        self.cloud, self.head = nn.Linear(16, 8), nn.Linear(8, CLASSES)
+
+    def forward(self, points: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.cloud(self.points(points.transpose(1, 2)).amax(dim=2)).tanh())
+        return logits
+
+
+class Shares(Points):
+    """Is told how long each sample is, as a share of the longest."""
+
+    def forward(self, points: Tensor, wav_lens: Tensor) -> Tensor:  # type: ignore[override]
+        counts = torch.arange(points.shape[1]) < (wav_lens * points.shape[1]).round()[:, None]
+        found = self.points(points.transpose(1, 2)).masked_fill(~counts[:, None], 0)
+        logits: Tensor = self.head(self.cloud(found.sum(dim=2) / counts.sum(dim=1, keepdim=True)).tanh())
+        return logits
+
+
+@pytest.mark.parametrize("model", [Points(), Shares()], ids=["repeated points", "shares of the longest"])
+def test_layers_with_padding_that_only_the_end_of_samples_shows_are_left_out(model: nn.Module) -> None:
+    def batch(count: int, seed: int, padding: int = 0) -> tuple[Tensor, ...]:
+        sizes = torch.randint(5, 10, (count,), generator=seeded(seed))
+        sizes[0] = 9
+        is_point = (torch.arange(9 + padding) < sizes[:, None])[:, :, None]
+        points = nn.functional.pad(torch.randn(count, 9, 3, generator=seeded(seed)), (0, 0, 0, padding))
+        if isinstance(model, Shares):
+            return points * is_point, sizes / (9 + padding)
+        return (torch.where(is_point, points, points[:, :1]),)
+
+    guard = pnml.guard(model, inputs=tuple).fit([batch(40, seed) for seed in range(4)], progress=False)
+    assert guard.layers == ("cloud",)
+
+
 class OwnToken(nn.Module):
     """Puts a token of its own before the words, and answers by it."""
 
