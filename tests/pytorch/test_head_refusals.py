@@ -188,6 +188,21 @@ class StopsEarly(nn.Module):
         return found
 
 
+class SharesByInput(StopsEarly):
+    """Adds up its heads, in other shares where numbers are large."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        h, share = self.blocks[0](x).tanh(), 0.5 if x.abs().max() < 5 else 0.9
+        found: Tensor = share * self.heads[0](h) + (1 - share) * self.heads[1](h)
+        return found
+
+
+def test_a_model_that_adds_up_layers_in_other_shares_later_is_refused() -> None:
+    guard = pnml.guard(SharesByInput(nn.Identity())).fit([rows(40).clamp(-4, 4)], progress=False)
+    with pytest.raises(HeadNotFoundError, match=r"'heads\.0 \+ heads\.1' puts out is not what the model returned"):
+        guard(10 * rows(3))
+
+
 @pytest.mark.filterwarnings("ignore::pnml.pytorch.head.HeadWarning")
 @pytest.mark.parametrize("ending", [nn.Identity(), nn.Softmax(dim=1)])
 def test_a_model_that_answers_by_another_layer_later_is_refused(ending: nn.Module) -> None:
