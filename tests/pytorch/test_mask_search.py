@@ -278,6 +278,13 @@ def test_frames_of_sound_come_last(model: Sound, source: MaskSource, tmp_path: P
     torch.testing.assert_close(again(*batch(7, 9, padding=1)).regret, expected, rtol=1e-3, atol=1e-6)
 
 
+def test_lengths_that_are_those_of_no_axis_say_nothing_of_tokens() -> None:
+    x, lengths = torch.randn(8, 6, 12, generator=seeded()), 10 * torch.tensor([4, 12, 6, 9, 8, 7, 5, 11])
+    source = find_mask_source(Sound(), (x, lengths), {}, logits_of)
+    assert source == MaskSource(length_axis=-1)
+    assert token_mask(Sound(), (x, lengths), {}, source) is None
+
+
 def test_lengths_are_those_of_the_last_axis_of_a_spectrogram() -> None:
     x, lengths = torch.randn(8, 1, 6, 12, generator=seeded()), torch.tensor([4, 12, 6, 9, 8, 7, 5, 11])
     source = find_mask_source(Sound(), (x, lengths), {}, logits_of)

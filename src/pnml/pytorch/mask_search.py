@@ -57,7 +57,7 @@ def find_mask_source(
     asked = _Asked(model, *few_samples(args, kwargs), logits)
     if lengths is not None and len(lengths) == len(first):
         axis = asked.length_axis()
-        return MaskSource(length_axis=axis) if axis > 1 else None
+        return MaskSource(length_axis=axis) if axis != 1 else None
     if first.ndim > 3 or token_mask(model, args, kwargs) is not None:
         return None
     known = None if tokens_of(asked.given) is None else declared_padding(model)
@@ -139,11 +139,11 @@ class _Asked:
 
     @torch.no_grad()
     def length_axis(self) -> int:
-        """Return which axis of the input the lengths are those of: one that is long enough, 1 if it may be that."""
+        """Return which axis of the input the lengths are those of: one that is long enough, 1 if unsure, or -1."""
         lengths, shape = lengths_of(self.given), self._tokens.shape
         long = [a for a in range(1, len(shape)) if lengths is not None and shape[a] >= int(lengths.max())]
         ends = [a for a in long if len(long) > 1 and attempt(partial(self._ends_along, a))]
-        return (ends or ([1] if 1 in long else long[-1:]) or [1])[0]
+        return (ends or ([1] if 1 in long else long[-1:]) or [-1])[0]
 
     def _ends_along(self, axis: int) -> bool:
         """Return whether numbers along an axis of the input may be others from half of the lengths on."""

@@ -28,7 +28,8 @@ class MaskSource(NamedTuple):
         marks_padding: whether True in it marks tokens that do not count.
         token: which token stands for padding, where the tokens themselves tell.
         tokens_first: whether these have their samples in the second axis, (T, n).
-        length_axis: which axis of the input lengths are those of, as 2 of (n, C, T); 0 for that of the tokens.
+        length_axis: which axis of the input lengths are those of, as 2 of (n, C, T); 0 for that of the tokens, and -1
+            for none, as where sound became frames and its lengths did not.
     """
 
     argument: str = ""
@@ -68,10 +69,9 @@ def token_mask(
         if mask is not None:
             return mask
     lengths, (_, first) = lengths_of(given), first_of(given)
-    if lengths is not None and first is not None and len(lengths) in first.shape[:2]:
-        axis = int(len(first) == len(lengths))
-        if source is not None and 0 < source.length_axis < first.ndim:
-            axis = source.length_axis
+    known = 0 if source is None else source.length_axis
+    if lengths is not None and first is not None and len(lengths) in first.shape[:2] and known >= 0:
+        axis = known if 0 < known < first.ndim else int(len(first) == len(lengths))
         return torch.arange(first.shape[axis], device=lengths.device) < lengths[:, None]
     return None if source is None else source.mask(given)
 
