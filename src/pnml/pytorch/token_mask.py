@@ -70,8 +70,8 @@ def token_mask(
             return mask
     lengths, (_, first) = lengths_of(given), first_of(given)
     known = 0 if source is None else source.length_axis
-    if lengths is not None and first is not None and len(lengths) in first.shape[:2] and known >= 0:
-        axis = known if 0 < known < first.ndim else int(len(first) == len(lengths))
+    if lengths is not None and first is not None and lengths.shape[0] in first.shape[:2] and known >= 0:
+        axis = known if 0 < known < first.ndim else int(first.shape[0] == lengths.shape[0])
         return torch.arange(first.shape[axis], device=lengths.device) < lengths[:, None]
     return None if source is None else source.mask(given)
 
