@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import UserDict
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -212,10 +213,11 @@ class TakesDict(WithMask):
 
 
 @pytest.mark.parametrize("mask", ["attention_mask", "counts"])
-def test_a_dict_that_a_model_takes_whole_is_looked_into(mask: str, tmp_path: Path) -> None:
-    def batch(*args: int, **kwargs: int) -> dict[str, Tensor]:
+@pytest.mark.parametrize("kind", [dict, UserDict])
+def test_a_dict_that_a_model_takes_whole_is_looked_into(kind: type[Any], mask: str, tmp_path: Path) -> None:
+    def batch(*args: int, **kwargs: int) -> Any:
         x = words(*args, **kwargs)
-        return {"labels": torch.zeros(len(x)), "words": x, mask: x != 0}
+        return kind({"labels": torch.zeros(len(x)), "words": x, mask: x != 0})
 
     guard = pnml.guard(TakesDict(mask).eval(), inputs=lambda batch: (batch,))
     guard.fit([batch(60, n, after=n) for n in range(4)], progress=False)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import UserDict
 from contextlib import contextmanager
+from copy import copy
 from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -89,15 +91,29 @@ def with_tensors(change: Callable[[Tensor], Tensor], value: Any) -> Any:
         return change(value)
     if type(value) in {list, tuple}:
         return type(value)(with_tensors(change, x) for x in value)
-    return {key: with_tensors(change, x) for key, x in value.items()} if type(value) is dict else value
+    return with_entries(value, {key: with_tensors(change, x) for key, x in value.items()}) if is_dict(value) else value
+
+
+def is_dict(value: Any) -> bool:
+    """Return whether a value is a dict, or a ``BatchEncoding`` of Hugging Face and the like."""
+    return type(value) is dict or isinstance(value, UserDict)
+
+
+def with_entries(value: Any, entries: dict[str, Any]) -> Any:
+    """Return a dict of the kind of another one, with these entries."""
+    if type(value) is dict:
+        return entries
+    changed = copy(value)
+    changed.data = entries
+    return changed
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
     """Yield a tensor, or those that tuples, lists and dicts hold, in their order."""
     if isinstance(value, Tensor):
         yield value
-    elif type(value) in {list, tuple, dict}:
-        for x in value.values() if type(value) is dict else value:
+    elif type(value) in {list, tuple} or is_dict(value):
+        for x in value.values() if is_dict(value) else value:
             yield from tensors_in(x)
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from pnml.pytorch.call_inputs import few_samples
-from pnml.pytorch.head import attempt, run_on_copies, unfused_attention
+from pnml.pytorch.head import attempt, run_on_copies, unfused_attention, with_entries
 from pnml.pytorch.token_mask import (
     MaskSource,
     declared_padding,
@@ -106,8 +106,8 @@ class _Asked:
         *,
         axis: int = 1,
     ) -> None:
-        self.model, self._logits, self._takes_dict = model, logits, takes_dict(args)
-        self._positional = len(args[0] if self._takes_dict else args)
+        self.model, self._logits, self._whole = model, logits, args[0] if takes_dict(args) else None
+        self._positional = len(args if self._whole is None else self._whole)
         self.given = named_arguments(model, args, kwargs)
         self.first, _ = first_of(self.given)
         shape = self._tokens.shape[0], self._tokens.shape[axis]
@@ -184,7 +184,7 @@ class _Asked:
         """Return the logits; where every token has some, of those that are kept."""
         entries = list(given.items())
         held, by_name = dict(entries[: self._positional]), dict(entries[self._positional :])
-        args = (held,) if self._takes_dict else tuple(held.values())
+        args = tuple(held.values()) if self._whole is None else (with_entries(self._whole, held),)
         with unfused_attention():
             found = self._logits(run_on_copies(self.model, args, by_name))
         return self._cut(found) if found.ndim == 3 else found

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from pnml.pytorch.head import is_dict, with_entries
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -93,14 +95,14 @@ def with_arguments(
     """Return the arguments of a model with each changed, ``change(name, argument)``; of a dict what that holds."""
     by_name = {name: change(name, x) for name, x in kwargs.items()}
     if takes_dict(args):
-        return ({name: change(name, x) for name, x in args[0].items()},), by_name
+        return (with_entries(args[0], {name: change(name, x) for name, x in args[0].items()}),), by_name
     names = positional_names(model, len(args))
     return tuple(change(name, x) for name, x in zip(names, args, strict=True)), by_name
 
 
 def takes_dict(args: tuple[Any, ...]) -> bool:
     """Return whether a model takes a dict of inputs as its only positional argument."""
-    return len(args) == 1 and type(args[0]) is dict
+    return len(args) == 1 and is_dict(args[0])
 
 
 def positional_names(model: nn.Module, count: int) -> list[str]:
