@@ -245,3 +245,5 @@ def test_an_object_that_a_model_takes_whole_is_suggested_as_its_argument() -> No
     with pytest.raises(ValueError, match=r"inputs=lambda batch: \(batch,\)\)"):
         inputs_of(batch, Takes())
     assert inputs_of(batch, Takes(), lambda batch: (batch,))[0][0] is batch
+    with pytest.raises(ValueError, match=r"takes the whole dict it is \(batch,\)$"):
+        inputs_of(dict(batch), Takes())

@@ -98,6 +98,30 @@ def test_padding_in_onnx_runtime(tmp_path: Path) -> None:
     assert_agree(outputs, guard(**batch), guard)
 
 
+class Counting(nn.Module):
+    """The mean of so many steps as it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.steps, self.head = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 8)), nn.Linear(8, 4)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        share = (torch.arange(x.shape[1]) < lengths[:, None]) / lengths[:, None]
+        logits: Tensor = self.head((self.steps(x) * share[:, :, None]).sum(dim=1))
+        return logits
+
+
+def test_lengths_in_onnx_runtime(tmp_path: Path) -> None:
+    def batch(count: int, seed: int) -> tuple[Tensor, Tensor]:
+        return torch.randn(count, 7, 3, generator=seeded(seed)), torch.randint(2, 8, (count,), generator=seeded(seed))
+
+    guard = pnml.guard(Counting(), inputs=tuple).fit([batch(50, seed) for seed in range(4)], progress=False)
+    path = pnml.export_onnx(guard, batch(4, 7), tmp_path / "guarded.onnx")
+    x, lengths = batch(9, 8)
+    assert_agree(run(path, x=x, lengths=lengths), guard(x, lengths), guard)
+
+
 def test_sequences_of_any_length_in_onnx_runtime(tmp_path: Path) -> None:
     guard = pnml.guard(bert()).fit([sentences(50, seed) for seed in range(4)], progress=False)
     guard.calibrate([sentences(60, seed=5)], false_alarm_rate=0.2, progress=False)

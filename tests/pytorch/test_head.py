@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from threading import Thread
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -164,6 +165,7 @@ def test_classes_instead_of_logits_are_refused() -> None:
             r" with output\['hidden'\] of shape \(4, 7, 3\), output\['scores'\] of shape \(4, 2\)",
             r"output\['scores'\]",
         ),
+        (SimpleNamespace(scores=torch.zeros(4, 2), n=1), r" with output\.scores of shape \(4, 2\)", r"output\.scores"),
         (None, "", r"output\[0\]"),
     ],
 )

@@ -74,8 +74,9 @@ def test_a_scripted_model_is_refused_with_the_way_out_and_takes_it() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         scripted, traced = jit.script(plain), jit.trace(plain, rows(2))
-    for closed in (scripted, traced):
-        with pytest.raises(HeadNotFoundError, match=rf"(?s)scripted or traced.*{WAY_OUT}"):
+    exported = torch.export.export(plain, (rows(50),)).module()
+    for closed in (scripted, traced, exported):
+        with pytest.raises(HeadNotFoundError, match=rf"(?s)scripted, traced or exported.*{WAY_OUT}"):
             pnml.guard(closed).fit([rows(50)], progress=False)
     layer = getattr(scripted, "1")
     guard = pnml.guard(scripted, head=(layer.weight, layer.bias), embed=lambda model, x: getattr(model, "0")(x))
@@ -168,3 +169,44 @@ def test_a_single_sample_whose_mirror_image_the_model_does_not_take_is_said_to_b
 
     with pytest.raises(HeadNotFoundError, match="the batch has one sample, which may be too few"):
         find_head(Categories().eval(), (torch.tensor([[2.0, -7.0, 50.0]]),))
+
+
+class StopsEarly(nn.Module):
+    """Answers by its first head where all are close to 0, and by its second one otherwise."""
+
+    def __init__(self, ending: nn.Module) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.blocks = nn.ModuleList([nn.Linear(8, FEATURES), nn.Linear(FEATURES, FEATURES)])
+        self.heads = nn.ModuleList([nn.Linear(FEATURES, CLASSES), nn.Linear(FEATURES, CLASSES)])
+        self.ending = ending
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.blocks[0](x).tanh()
+        early = self.heads[0](h)
+        found: Tensor = self.ending(early if x.abs().max() < 5 else self.heads[1](self.blocks[1](h).tanh()))
+        return found
+
+
+class SharesByInput(StopsEarly):
+    """Adds up its heads, in other shares where numbers are large."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        h, share = self.blocks[0](x).tanh(), 0.5 if x.abs().max() < 5 else 0.9
+        found: Tensor = share * self.heads[0](h) + (1 - share) * self.heads[1](h)
+        return found
+
+
+def test_a_model_that_adds_up_layers_in_other_shares_later_is_refused() -> None:
+    guard = pnml.guard(SharesByInput(nn.Identity())).fit([rows(40).clamp(-4, 4)], progress=False)
+    with pytest.raises(HeadNotFoundError, match=r"'heads\.0 \+ heads\.1' puts out is not what the model returned"):
+        guard(10 * rows(3))
+
+
+@pytest.mark.filterwarnings("ignore::pnml.pytorch.head.HeadWarning")
+@pytest.mark.parametrize("ending", [nn.Identity(), nn.Softmax(dim=1)])
+def test_a_model_that_answers_by_another_layer_later_is_refused(ending: nn.Module) -> None:
+    guard = pnml.guard(StopsEarly(ending)).fit([rows(40).clamp(-4, 4)], progress=False)
+    assert guard.head_name == "heads.0"
+    with pytest.raises(HeadNotFoundError, match=r"what the head 'heads\.0' puts out is not what the model returned"):
+        guard(10 * rows(3))

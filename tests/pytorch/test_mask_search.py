@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import UserDict
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,13 @@ class WithMask(Mean):
 class WithPadding(Mean):
     def forward(self, words: Tensor, is_empty: Tensor) -> Tensor:  # type: ignore[override]
         return self.of_counting(words, ~is_empty)
+
+
+class WithSpread(Mean):
+    """Takes a mask as attention does, (n, 1, T) or (n, 1, 1, T)."""
+
+    def forward(self, words: Tensor, mask: Tensor) -> Tensor:  # type: ignore[override]
+        return self.of_counting(words, mask.flatten(1) == (0 if mask.is_floating_point() else 1))
 
 
 class Attention(Mean):
@@ -113,6 +121,11 @@ def words(count: int, seed: int = 0, *, length: int = 9, after: int = 0, padding
     return torch.cat([found, torch.full((count, after), padding)], dim=1)
 
 
+def added(words: Tensor) -> Tensor:
+    """Return a mask that is added to attention."""
+    return torch.zeros(words.shape).masked_fill(words == 0, torch.finfo(torch.float32).min)
+
+
 def plain(given: Tensor) -> dict[str, Tensor]:
     return {"words": given}
 
@@ -127,6 +140,10 @@ CASES: list[tuple[nn.Module, Any, MaskSource]] = [
     (WithMask(), lambda x: {"words": x, "mask": (x != 0).float(), "kinds": x % 2}, MaskSource("mask")),
     (WithMask(), lambda x: {"words": torch.sin(x[:, :, None] + torch.arange(8.0)), "mask": x != 0}, MaskSource("mask")),
     (WithPadding(), lambda x: {"words": x, "is_empty": x == 0}, MaskSource("is_empty", marks_padding=True)),
+    (WithSpread(), lambda x: {"words": x, "mask": (x != 0)[:, None]}, MaskSource("mask")),
+    (WithSpread(), lambda x: {"words": x, "mask": (x != 0).long()[:, None, None]}, MaskSource("mask")),
+    (WithSpread(), lambda x: {"words": x, "mask": added(x)}, MaskSource("mask", marks_padding=True)),
+    (WithSpread(), lambda x: {"words": x, "mask": added(x)[:, None, None]}, MaskSource("mask", marks_padding=True)),
 ]
 
 
@@ -182,6 +199,109 @@ def test_arguments_without_names_of_their_own_do_not_take_those_of_others() -> N
     assert mask is not None
     assert torch.equal(mask, x != 0)
     assert token_mask(AnyNumber(), (x, x % 2), {}) is None
+
+
+class TakesDict(WithMask):
+    """Takes a batch whole, with its labels."""
+
+    def forward(self, batch: dict[str, Tensor]) -> Tensor:  # type: ignore[override]
+        return self.of_counting(batch["words"], batch[self.mask])
+
+    def __init__(self, mask: str) -> None:
+        super().__init__()
+        self.mask = mask
+
+
+@pytest.mark.parametrize("mask", ["attention_mask", "counts"])
+@pytest.mark.parametrize("kind", [dict, UserDict])
+def test_a_dict_that_a_model_takes_whole_is_looked_into(kind: type[Any], mask: str, tmp_path: Path) -> None:
+    def batch(*args: int, **kwargs: int) -> Any:
+        x = words(*args, **kwargs)
+        return kind({"labels": torch.zeros(len(x)), "words": x, mask: x != 0})
+
+    guard = pnml.guard(TakesDict(mask).eval(), inputs=lambda batch: (batch,))
+    guard.fit([batch(60, n, after=n) for n in range(4)], progress=False)
+    assert guard.layers
+    expected = guard(batch(7, 9)).regret
+    torch.testing.assert_close(guard(batch(7, 9, after=12)).regret, expected, rtol=1e-3, atol=1e-6)
+    guard.save(tmp_path / "guard.safetensors")
+    again = pnml.guard(guard.model).load(tmp_path / "guard.safetensors")
+    torch.testing.assert_close(again(batch(7, 9, after=12)).regret, expected, rtol=1e-3, atol=1e-6)
+
+
+class Sound(nn.Module):
+    """Convolutions of sound, (n, C, T) or (n, 1, C, T), and the mean of the frames that count."""
+
+    def __init__(self, channels: int = 6) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = nn.Conv1d(channels, 8, 3, padding=1), nn.Conv1d(8, 8, 1)
+        self.head = nn.Linear(8, CLASSES)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        return self.of_counting(x.flatten(1, -2), torch.arange(x.shape[-1]) < lengths[:, None])
+
+    def of_counting(self, x: Tensor, counts: Tensor) -> Tensor:
+        share = (counts / counts.sum(dim=1, keepdim=True))[:, None]
+        x = self.second(self.first(x * counts[:, None]).relu()).relu()
+        logits: Tensor = self.head((x * share).sum(dim=2))
+        return logits
+
+
+class SoundWithMask(Sound):
+    def forward(self, x: Tensor, counts: Tensor) -> Tensor:
+        return self.of_counting(x, counts)
+
+
+@pytest.mark.parametrize(
+    ("model", "source"),
+    [
+        (Sound(), MaskSource(length_axis=2)),
+        (Sound(30), MaskSource(length_axis=2)),  # more than there are frames
+        (Sound(1), MaskSource(length_axis=2)),
+        (SoundWithMask(), MaskSource("counts")),
+    ],
+)
+def test_frames_of_sound_come_last(model: Sound, source: MaskSource, tmp_path: Path) -> None:
+    def batch(count: int, seed: int, padding: int = 0) -> tuple[Tensor, Tensor]:
+        lengths = torch.randint(3, 13, (count,), generator=seeded(seed))
+        x = torch.randn(count, model.first.in_channels, 12, generator=seeded(seed + 50))
+        counts = torch.arange(12 + padding) < lengths[:, None]
+        x = nn.functional.pad(x, (0, padding)) * counts[:, None]
+        return x, counts if isinstance(model, SoundWithMask) else lengths
+
+    guard = pnml.guard(model, inputs=tuple).fit([batch(40, seed, padding=seed) for seed in range(4)], progress=False)
+    assert guard.mask_source == source
+    assert guard.layers[0] == "first"
+    expected = guard(*batch(7, 9)).regret
+    torch.testing.assert_close(guard(*batch(7, 9, padding=30)).regret, expected, rtol=1e-3, atol=1e-6)
+    guard.save(tmp_path / "guard.safetensors")
+    again = pnml.guard(model).load(tmp_path / "guard.safetensors")
+    torch.testing.assert_close(again(*batch(7, 9, padding=1)).regret, expected, rtol=1e-3, atol=1e-6)
+
+
+def test_lengths_that_are_those_of_no_axis_say_nothing_of_tokens() -> None:
+    x, lengths = torch.randn(8, 6, 12, generator=seeded()), 10 * torch.tensor([4, 12, 6, 9, 8, 7, 5, 11])
+    source = find_mask_source(Sound(), (x, lengths), {}, logits_of)
+    assert source == MaskSource(length_axis=-1)
+    assert token_mask(Sound(), (x, lengths), {}, source) is None
+
+
+def test_lengths_are_those_of_the_last_axis_of_a_spectrogram() -> None:
+    x, lengths = torch.randn(8, 1, 6, 12, generator=seeded()), torch.tensor([4, 12, 6, 9, 8, 7, 5, 11])
+    source = find_mask_source(Sound(), (x, lengths), {}, logits_of)
+    assert source == MaskSource(length_axis=3)
+    mask = token_mask(Sound(), (x, lengths), {}, source)
+    assert mask is not None
+    assert torch.equal(mask.sum(dim=1), lengths)
+
+
+def test_a_mask_of_floats_is_one_of_ones_or_is_added_to_attention() -> None:
+    x = torch.tensor([[5, 6, 0], [7, 0, 0]])
+    for mask in ((x != 0).float(), added(x), added(x)[:, None, None]):
+        found = token_mask(WithSpread(), (), {"words": x, "attention_mask": mask})
+        assert found is not None
+        assert torch.equal(found, x != 0)
 
 
 def test_convolutions_of_words_are_watched_where_no_padding_is_in_their_reach() -> None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import pnml
-from pnml.pytorch.layers import find_layers
+from pnml.pytorch.layers import LayersNotFoundWarning, find_layers
 from pnml.pytorch.masks import mask_of_length
 from pnml.pytorch.padding import which_see_padding
 
@@ -115,6 +115,143 @@ def test_layers_of_a_model_that_sees_padding_itself_stay() -> None:
     assert {"pairs", "after.1"} & set(guard.layers)
 
 
+class DenseGraph(nn.Module):
+    """Joins the nodes of graphs by a matrix, in which empty nodes are alone, and takes the mean of the others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.nodes, self.joined = nn.Linear(5, 8), nn.Linear(8, 8)
+        self.graph, self.head = nn.Sequential(nn.Linear(8, 8), nn.Tanh()), nn.Linear(8, CLASSES)
+
+    def forward(self, nodes: Tensor, edges: Tensor, is_node: Tensor) -> Tensor:
+        x = (edges @ self.joined((edges @ self.nodes(nodes)).relu())).relu()
+        share = is_node / is_node.sum(dim=1, keepdim=True)
+        logits: Tensor = self.head(self.graph((x * share[:, :, None]).sum(dim=1)))
+        return logits
+
+
+def graphs(count: int, seed: int = 0, padding: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    sizes = torch.randint(3, 8, (count,), generator=seeded(seed))
+    is_node = torch.arange(7 + padding) < sizes[:, None]
+    both = is_node[:, :, None] & is_node[:, None]
+    nodes, edges = torch.randn(count, 7, 5, generator=seeded(seed)), torch.rand(count, 7, 7, generator=seeded(seed))
+    nodes, edges = nn.functional.pad(nodes, (0, 0, 0, padding)), nn.functional.pad(edges, (0, padding, 0, padding))
+    return nodes * is_node[:, :, None], (edges < 0.5) * both + 0.0, is_node
+
+
+def test_layers_with_padding_that_a_mask_of_another_part_marks_are_left_out() -> None:
+    guard = pnml.guard(DenseGraph(), inputs=tuple).fit([graphs(40, seed) for seed in range(4)], progress=False)
+    assert guard.layers == ("graph.0",)
+    found, expected = guard(*graphs(9, 9, padding=5)), guard(*graphs(9, 9))
+    torch.testing.assert_close(found.regret, expected.regret, rtol=1e-4, atol=1e-6)
+
+
+def test_without_layers_that_leave_padding_out_the_embeddings_alone_are_watched() -> None:
+    model = DenseGraph()
+    model.graph = nn.Sequential()
+    with pytest.warns(LayersNotFoundWarning, match="all layers before the head change with padding"):
+        guard = pnml.guard(model, inputs=tuple).fit([graphs(40, seed) for seed in range(4)], progress=False)
+    assert guard.layers == ()
+
+
+class Counted(nn.Module):
+    """Leaves out what follows so many words, of which no name tells."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed, self.steps = nn.Embedding(20, 8), nn.GRU(8, 8, batch_first=True)
+        self.last, self.head = nn.Sequential(nn.Linear(8, 8), nn.Tanh()), nn.Linear(8, CLASSES)
+
+    def forward(self, words: Tensor, counted: Tensor) -> Tensor:
+        packed = pack_padded_sequence(self.embed(words), counted, batch_first=True, enforce_sorted=False)
+        logits: Tensor = self.head(self.last(self.steps(packed)[1][-1]))
+        return logits
+
+
+def test_layers_with_padding_behind_lengths_of_another_name_are_left_out() -> None:
+    def batch(count: int, seed: int, padding: int = 0) -> tuple[Tensor, Tensor]:
+        words = torch.randint(20, (count, 9), generator=seeded(seed))
+        counted = torch.randint(3, 10, (count,), generator=seeded(seed))
+        return nn.functional.pad(words * (torch.arange(9) < counted[:, None]), (0, padding)), counted
+
+    guard = pnml.guard(Counted(), inputs=tuple).fit([batch(40, seed) for seed in range(4)], progress=False)
+    assert guard.layers
+    assert "embed" not in guard.layers
+    found, expected = guard(*batch(9, 9, padding=5)), guard(*batch(9, 9))
+    torch.testing.assert_close(found.regret, expected.regret, rtol=1e-4, atol=1e-6)
+
+
+class Points(nn.Module):
+    """Takes the largest features of all points, of which one may be there several times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.points = nn.Sequential(nn.Conv1d(3, 8, 1), nn.ReLU(), nn.Conv1d(8, 16, 1))
+        self.cloud, self.head = nn.Linear(16, 8), nn.Linear(8, CLASSES)
+
+    def forward(self, points: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.cloud(self.points(points.transpose(1, 2)).amax(dim=2)).tanh())
+        return logits
+
+
+class Shares(Points):
+    """Is told how long each sample is, as a share of the longest."""
+
+    def forward(self, points: Tensor, wav_lens: Tensor) -> Tensor:  # type: ignore[override]
+        counts = torch.arange(points.shape[1]) < (wav_lens * points.shape[1]).round()[:, None]
+        found = self.points(points.transpose(1, 2)).masked_fill(~counts[:, None], 0)
+        logits: Tensor = self.head(self.cloud(found.sum(dim=2) / counts.sum(dim=1, keepdim=True)).tanh())
+        return logits
+
+
+@pytest.mark.parametrize("model", [Points(), Shares()], ids=["repeated points", "shares of the longest"])
+def test_layers_with_padding_that_only_the_end_of_samples_shows_are_left_out(model: nn.Module) -> None:
+    def batch(count: int, seed: int, padding: int = 0) -> tuple[Tensor, ...]:
+        sizes = torch.randint(5, 10, (count,), generator=seeded(seed))
+        sizes[0] = 9
+        is_point = (torch.arange(9 + padding) < sizes[:, None])[:, :, None]
+        points = nn.functional.pad(torch.randn(count, 9, 3, generator=seeded(seed)), (0, 0, 0, padding))
+        if isinstance(model, Shares):
+            return points * is_point, sizes / (9 + padding)
+        return (torch.where(is_point, points, points[:, :1]),)
+
+    guard = pnml.guard(model, inputs=tuple).fit([batch(40, seed) for seed in range(4)], progress=False)
+    assert guard.layers == ("cloud",)
+
+
+class OwnToken(nn.Module):
+    """Puts a token of its own before the words, and answers by it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.own, self.embed = nn.Parameter(torch.randn(1, 1, 8)), nn.Embedding(50, 8)
+        encoder = nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True)
+        self.encoder = nn.TransformerEncoder(encoder, 2, enable_nested_tensor=False)
+        self.head = nn.Linear(8, CLASSES)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        x = torch.cat([self.own.expand(len(input_ids), -1, -1), self.embed(input_ids)], dim=1)
+        is_padding = nn.functional.pad(attention_mask == 0, (1, 0), value=False)
+        logits: Tensor = self.head(self.encoder(x, src_key_padding_mask=is_padding)[:, 0])
+        return logits
+
+
+def test_layers_with_a_token_of_their_own_before_the_words_are_watched() -> None:
+    model = OwnToken().eval()
+    guard = pnml.guard(model).fit([texts(40, seed) for seed in range(4)], progress=False)
+    assert guard.found_layers is not None
+    assert {layer.reach for layer in guard.found_layers if "encoder" in layer.name} == {-1}
+    batch = texts(9, seed=9, padding=6)
+    expected = guard(**texts(9, seed=9)).regret
+    torch.testing.assert_close(guard(**batch).regret, expected, rtol=1e-4, atol=1e-6)
+    shifted = {name: x.roll(6, dims=1) for name, x in batch.items()}
+    torch.testing.assert_close(guard(**shifted).regret, expected, rtol=1e-4, atol=1e-6)
+
+
 def test_positions_that_padding_shifts_are_left_out() -> None:
     guard = pnml.guard(WithPositions().eval()).fit([texts(40, seed) for seed in range(4)], progress=False)
     assert "positions" not in guard.layers
@@ -139,7 +276,7 @@ def test_without_padding_to_try_nothing_is_known(how: str) -> None:
     if how == "left":
         batch["attention_mask"][0, :7] = 0
     given = {"input_ids": batch["input_ids"]} if how == "no mask" else batch
-    assert which_see_padding(model, (), given, ("head",), layers) == [False] * len(layers)
+    assert not any(which_see_padding(model, (), given, ("head",), layers))
 
 
 @pytest.mark.parametrize("by_position", [True, False])

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from pnml.pytorch.head import unwrapped
+from pnml.pytorch.head import unwrapped, with_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -83,7 +83,8 @@ def inputs_of(batch: Any, model: nn.Module, choose: ChooseInputs | None = None) 
     plain = unwrapped(model)
     args, kwargs = _split(batch, _Forward.of(plain)) if choose is None else _chosen(choose(batch))
     device = device_of(model)
-    return tuple(_moved(x, device) for x in args), {name: _moved(x, device) for name, x in kwargs.items()}
+    moved: Arguments = with_tensors(lambda x: x.to(device, non_blocking=True), (args, kwargs))
+    return moved
 
 
 class _Forward(NamedTuple):
@@ -181,10 +182,12 @@ def _by_name(batch: Any, forward: _Forward) -> Arguments:
     example = f"torch.as_tensor(batch[{key!r}])" if _is_other_array(kept.get(key)) else f"batch[{key!r}]"
     if not known and type(batch) is not dict and forward.required == 1:  # an object of its own, as of graphs
         example = "(batch,)"
+    is_one = not known and forward.required == 1
     takes = ", ".join(sorted(forward.needed or forward.names)[:8]) or "nothing"
     raise ValueError(
         f"{forward.model}.forward takes {takes} by name, and the loader yielded a dict with {list(batch.keys())}. "
         + _WAY_OUT.format(example=example)
+        + (". For a forward that takes the whole dict it is (batch,)" if type(batch) is dict and is_one else "")
     )
 
 
@@ -221,11 +224,3 @@ def _chosen(found: Any) -> Arguments:
     if isinstance(found, (tuple, list)):
         return tuple(found), {}
     return ((), dict(found)) if hasattr(found, "keys") else ((found,), {})
-
-
-def _moved(value: Any, device: torch.device) -> Any:
-    if isinstance(value, Tensor):
-        return value.to(device, non_blocking=True)
-    if type(value) in {list, tuple}:
-        return type(value)(_moved(x, device) for x in value)
-    return {key: _moved(x, device) for key, x in value.items()} if type(value) is dict else value

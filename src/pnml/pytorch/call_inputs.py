@@ -10,14 +10,19 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from pnml.pytorch.batches import AS_TENSOR, device_of
+from pnml.pytorch.head import tensors_in, with_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from pnml.pytorch.batches import Arguments
+
+_MADE = 5  # times as many samples, of one or two
+
 
 def first_input(args: tuple[Any, ...], kwargs: dict[str, Any], *, least: int = 1) -> Tensor | None:
-    """Return the first tensor among the arguments of a model that has so many axes or more, None if there is none."""
-    return next((x for x in (*args, *kwargs.values()) if isinstance(x, Tensor) and x.ndim >= least), None)
+    """Return the first tensor in the arguments of a model that has so many axes or more, None if there is none."""
+    return next((x for x in tensors_in((args, kwargs)) if x.ndim >= least), None)
 
 
 def sample_count(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
@@ -39,10 +44,30 @@ def few_samples(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[An
     """
     count = sample_count(args, kwargs) or 0
 
-    def some(x: Any) -> Any:
-        return x[torch.arange(3) % count] if isinstance(x, Tensor) and x.ndim and len(x) == count else x
+    def some(x: Tensor) -> Tensor:
+        return x[torch.arange(3) % count] if x.ndim and len(x) == count else x
 
-    return tuple(map(some, args)), {name: some(x) for name, x in kwargs.items()}
+    few: Arguments = with_tensors(some, (args, kwargs))
+    return few
+
+
+def enough_samples(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    """Return arguments with more samples, where there are one or two: the first input of others is reversed, shifted.
+
+    >>> enough_samples((torch.arange(3)[None],), {})[0][0].tolist()
+    [[0, 1, 2], [2, 1, 0], [0, 2, 1], [1, 0, 2], [2, 1, 0], [0, 2, 1]]
+    """
+    first = first_input(args, kwargs, least=2)
+    if first is None or len(first) not in {1, 2}:
+        return args, kwargs
+
+    def more(x: Tensor) -> Tensor:
+        if not x.ndim or len(x) != len(first):
+            return x
+        return torch.cat([x, *(x.flip(-1).roll(steps, -1) if x is first else x for steps in range(_MADE))])
+
+    enough: Arguments = with_tensors(more, (args, kwargs))
+    return enough
 
 
 def empty_rows(model: nn.Module, widths: Sequence[int]) -> list[Tensor]:

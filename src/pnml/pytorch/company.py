@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pnml.pytorch.call_inputs import first_input
-from pnml.pytorch.head import HeadNotFoundError, attempt, copied
+from pnml.pytorch.call_inputs import enough_samples, first_input
+from pnml.pytorch.head import HeadNotFoundError, attempt, with_tensors
 from pnml.pytorch.refusals import WAY_OUT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pnml.pytorch.batches import Arguments
     from pnml.pytorch.outputs import Outputs
 
     Run = Callable[[tuple[Any, ...], dict[str, Any]], Outputs]
@@ -58,13 +59,14 @@ class Company(NamedTuple):
 def company_of(run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Company | None:
     """Return whether a model's rows of some samples change with the others; None where it cannot be asked.
 
-    The samples are run in two orders, and the first half of them alone.
+    The samples are run in two orders, and the first half of them alone. Of one or two, others are made.
 
     Args:
         run: returns what the model and its layers make of arguments.
         args: the positional arguments of a batch.
         kwargs: its keyword arguments.
     """
+    args, kwargs = enough_samples(args, kwargs)
     for axis in (0, 1):
         found = attempt(partial(_asked, run, args, kwargs, axis))
         if found is not None and found.warning == _REORDERED:
@@ -96,20 +98,17 @@ def _asked(run: Run, args: tuple[Any, ...], kwargs: dict[str, Any], axis: int) -
     return Company(None, tuple(layers))
 
 
-def _taken(
-    args: tuple[Any, ...], kwargs: dict[str, Any], numbers: Tensor, count: int, axis: int
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _taken(args: tuple[Any, ...], kwargs: dict[str, Any], numbers: Tensor, count: int, axis: int) -> Arguments:
     """Return arguments with some of ``count`` samples, which are along an axis, or the only one."""
 
-    def some(x: Any) -> Any:
-        if not isinstance(x, Tensor) or not x.ndim:
-            return copied(x)
+    def some(x: Tensor) -> Tensor:
         along = min(axis, x.ndim - 1)
-        if x.shape[along] != count:
+        if not x.ndim or x.shape[along] != count:
             return x.clone()
         return x[:, numbers.to(x.device)] if along else x[numbers.to(x.device)]  # which keep the order in memory
 
-    return tuple(map(some, args)), {name: some(x) for name, x in kwargs.items()}
+    taken: Arguments = with_tensors(some, (args, kwargs))
+    return taken
 
 
 def _rows(outputs: Outputs, count: int) -> list[Tensor] | None:

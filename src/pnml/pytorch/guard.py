@@ -248,9 +248,7 @@ class Guard(GuardedModel):
         try:
             check_layer_names(self.plain_model, detector.layer_names)
         except ValueError as error:
-            raise ValueError(
-                f"{path} was fitted with features of layers that are not of this model: {error}"
-            ) from error
+            raise ValueError(f"{path} has features of layers that are not of this model: {error}") from error
         self._weights.keep(self.all_modules(), detector.model_fingerprint if known == "same" else None)
         self.detector, self._is_loaded, self.head_name, self.found_head = detector, True, head_name, None
         self.embedding_scale, self.task = detector.embedding_scale, detector.task

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import warnings
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
@@ -175,8 +174,26 @@ class GuardedModel(nn.Module):
         return self.found_layers
 
     def _check_company(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Warn of answers that are not a sample's own, and leave out layers whose rows are not."""
-        company = company_of(partial(self.run, compiled=False), args, kwargs)
+        """Warn of answers that are not a sample's own, and leave out layers whose rows are not.
+
+        Experts that see some samples only may have seen all of the few by which layers were found: they are left out.
+        """
+        missing: list[str] = []
+
+        def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outputs:
+            try:
+                return self.run(args, kwargs, compiled=False)
+            except LayersNotFoundError as error:
+                missing.extend(error.names)
+                raise
+
+        company = company_of(run, args, kwargs)
+        left = tuple(layer for layer in self._known_layers(args, kwargs) if str(layer) not in missing)
+        if missing and left and self.may_fall_back:  # or else the fit says so
+            self.found_layers = left
+            _LOG.info("layers %s see some of the samples only: they are left out", missing)
+            self._check_company(args, kwargs)
+            return
         if company is None:
             return
         if company.warning is not None:

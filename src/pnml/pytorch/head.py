@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import UserDict
 from contextlib import contextmanager
+from copy import copy
 from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -69,10 +71,10 @@ def run_on_copies(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 def attempt(run: Callable[[], T]) -> T | None:
-    """Return what a trial run of a model gives; None where it fails, for whatever reason but lack of memory."""
+    """Return what a trial run of a model gives; None where it fails, but for lack of memory or of a head."""
     try:
         return run()
-    except torch.OutOfMemoryError:
+    except (torch.OutOfMemoryError, HeadNotFoundError):
         raise
     except Exception:  # noqa: BLE001 - whatever a model raises
         return None
@@ -80,11 +82,39 @@ def attempt(run: Callable[[], T]) -> T | None:
 
 def copied(value: Any) -> Any:
     """Return a tensor's copy, and tuples, lists and dicts with those of what they hold; anything else as it is."""
+    return with_tensors(torch.clone, value)
+
+
+def with_tensors(change: Callable[[Tensor], Tensor], value: Any) -> Any:
+    """Return a tensor changed, and tuples, lists and dicts with what they hold changed; anything else as it is."""
     if isinstance(value, Tensor):
-        return value.clone()
+        return change(value)
     if type(value) in {list, tuple}:
-        return type(value)(map(copied, value))
-    return {key: copied(x) for key, x in value.items()} if type(value) is dict else value
+        return type(value)(with_tensors(change, x) for x in value)
+    return with_entries(value, {key: with_tensors(change, x) for key, x in value.items()}) if is_dict(value) else value
+
+
+def is_dict(value: Any) -> bool:
+    """Return whether a value is a dict, or a ``BatchEncoding`` of Hugging Face and the like."""
+    return type(value) is dict or isinstance(value, UserDict)
+
+
+def with_entries(value: Any, entries: dict[str, Any]) -> Any:
+    """Return a dict of the kind of another one, with these entries."""
+    if type(value) is dict:
+        return entries
+    changed = copy(value)
+    changed.data = entries
+    return changed
+
+
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """Yield a tensor, or those that tuples, lists and dicts hold, in their order."""
+    if isinstance(value, Tensor):
+        yield value
+    elif type(value) in {list, tuple} or is_dict(value):
+        for x in value.values() if is_dict(value) else value:
+            yield from tensors_in(x)
 
 
 class _Fusion:
@@ -128,10 +158,13 @@ def logits_of(output: Any) -> Tensor:
 
 def _held(output: Any) -> tuple[str, str]:
     """Return the tensors that an output holds, in words, and how to take the likeliest one: the first of two axes."""
-    entries = (
-        output if isinstance(output, dict) else dict(enumerate(output if isinstance(output, (tuple, list)) else ()))
-    )
-    tensors = {f"output[{key!r}]": tuple(x.shape) for key, x in entries.items() if isinstance(x, Tensor)}
+    if isinstance(output, dict):
+        entries = {f"output[{key!r}]": x for key, x in output.items()}
+    elif isinstance(output, (tuple, list)):
+        entries = {f"output[{number}]": x for number, x in enumerate(output)}
+    else:
+        entries = {f"output.{name}": x for name, x in getattr(output, "__dict__", {}).items()}
+    tensors = {name: tuple(x.shape) for name, x in entries.items() if isinstance(x, Tensor)}
     if not tensors:
         return "", "output[0]"
     held = ", ".join(f"{name} of shape {shape}" for name, shape in tensors.items())

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from pnml.backend.arrays import is_traced
 from pnml.pytorch.affine import Affine, as_places
 from pnml.pytorch.endings import Ending
+from pnml.pytorch.head import HeadNotFoundError
 from pnml.pytorch.module_tree import submodule
 from pnml.pytorch.passes import is_convolution
 
@@ -146,6 +147,7 @@ class LastLayer:
         module, call = submodule(model, self.name), self._call(calls[self.name], answer)
         plain = self.ending.reading == "rows" and not self.ending.function
         if plain and answer.ndim == call.embeddings.ndim == 2 and not (self.one_logit or self.source == "cosine"):
+            self._check_same(call, call.output, self.ending.logits(call.output), answer)
             return Rows(call.embeddings, answer)
         found = as_places(module, call.embeddings, call.output)
         if found is None:
@@ -165,7 +167,7 @@ class LastLayer:
         if self.ending.reading == "masked mean" and mask is None:
             raise ValueError(f"the head {self.name!r} was fitted with a mask of tokens: pass one again")
         x, logits = self.ending.take(x, taken, mask), self.ending.logits(self.ending.take(z, taken, mask))
-        self._check_mean(logits, z, answer)
+        self._check_same(call, z, logits, answer)
         if self.source == "cosine":
             x = nn.functional.normalize(x)
         if self.one_logit:
@@ -183,16 +185,23 @@ class LastLayer:
         if bool((distance > slack).any()):
             raise ValueError(f"the output of the head {self.name!r} at no place is what the model returned")
 
-    def _check_mean(self, logits: Tensor, z: Tensor, answer: Tensor) -> None:
-        """Raise ``ValueError`` if a mean over places is read and is not what the model returned, but for rounding."""
-        if "mean" not in self.ending.reading or is_traced():
+    def _check_same(self, call: Call, z: Tensor, logits: Tensor, answer: Tensor) -> None:
+        """Raise ``ValueError`` if what is read of the head is not what the model returned, but for rounding."""
+        is_checked = self.ending.reading == "rows" or "mean" in self.ending.reading
+        if not is_checked or call.output is answer or is_traced():
             return
         answer = answer.flatten(1) if answer.ndim > 1 else answer[:, None]
         is_same = logits.shape == answer.shape
         if is_same and answer.numel():
-            slack = max(_ROUNDING, 8 * torch.finfo(z.dtype).eps)
+            slack = max(_ROUNDING, *(8 * torch.finfo(x.dtype).eps for x in (z, answer)))
             slack *= max(1.0, float(self.ending.logits(z).nan_to_num(0, 0, 0).abs().max()))
             is_same = not bool((self.ending.distance(logits, answer) > slack).any())
+        if not is_same and self.ending.reading == "rows":
+            raise HeadNotFoundError(
+                f"what the head {self.name!r} puts out is not what the model returned, as in the first batch. A model "
+                "that stops early answers by one layer or another: let it always answer by the same one. Or it sorts "
+                "its samples and puts them back after the head: put them back before it"
+            )
         if not is_same:
             raise ValueError(
                 f"the {_READINGS[self.ending.reading]} of what the head {self.name!r} puts out is not what the model "

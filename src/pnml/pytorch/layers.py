@@ -21,6 +21,7 @@ from pnml.pytorch.token_mask import token_mask
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from pnml.pytorch.batches import Arguments
     from pnml.pytorch.token_mask import MaskSource
 
 COUNT = 8
@@ -31,7 +32,15 @@ _WIDEST = 8192  # pooled features; one correlation of them takes half a gigabyte
 
 
 class LayersNotFoundError(ValueError):
-    """Layers of a model cannot be watched, or not in every forward pass."""
+    """Layers of a model cannot be watched, or not in every forward pass.
+
+    Attributes:
+        names: of the layers, where it is known that others can.
+    """
+
+    def __init__(self, message: str, names: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.names = tuple(names)
 
 
 class LayersNotFoundWarning(UserWarning):
@@ -51,6 +60,7 @@ class Layer(NamedTuple):
             one of them, as in a text of one word.
         has_mask: whether a mask of the model's tokens says which of these count.
         reach: how many tokens further each of its tokens reaches: a convolution of three reaches two, and has two less.
+            If it is negative, so many tokens of its own stand before those of the model, as one for the class.
     """
 
     name: str
@@ -109,7 +119,7 @@ def choose_layers(
     layers: tuple[Layer, ...] = ()
     reason = "the model has no layer before its head with one entry per sample that can be watched"
     try:
-        find = partial(find_layers, model, head=head, named=named, widths=widths, source=source)
+        find = partial(find_layers, model, head=head, named=named, widths=widths, source=source, batch=(args, kwargs))
         layers = _with_few(find, args, kwargs)
     except LayersNotFoundError as error:
         if named is not None:
@@ -153,6 +163,7 @@ def find_layers(
     named: Sequence[str] | None = None,
     widths: Sequence[int] = (),
     source: MaskSource | None = None,
+    batch: Arguments | None = None,
 ) -> tuple[Layer, ...]:
     """Return layers of a model before its head, evenly spaced over its depth, in the order in which they are called.
 
@@ -168,6 +179,7 @@ def find_layers(
         named: names of modules to take instead.
         widths: how many features these have, where that is known.
         source: what says which tokens count, where no name of an argument does.
+        batch: arguments with more samples, if there are any.
 
     >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.Flatten(), nn.LazyLinear(2))
     >>> [str(layer) for layer in find_layers(model, (torch.zeros(5, 3, 8, 8),), head="4")]
@@ -189,11 +201,15 @@ def find_layers(
     for node, missing in missing_tokens(model, args, kwargs, shorter, source=source).items():
         node.joins_tokens = not missing <= {0, _missing(node, counts)}
         node.reach = (0 if node.joins_tokens else max(missing)) if missing else None
+    see_padding = partial(which_see_padding, model, args, kwargs, heads, source=source, batch=batch)
+    _look_ahead(see_padding, blocks, counts)
     if named is not None:
         probe_channels(model, args, kwargs, [node for node in blocks if not is_sure(node, counts)])
         return tuple(_of_width(node, counts, width) for node, width in zip_longest(blocks, widths))
     found = [_layer(node, counts) for node in blocks]
-    sees_padding = which_see_padding(model, args, kwargs, heads, found, source=source)
+    sees_padding = see_padding(found)
+    if blocks and all(sees_padding):
+        raise LayersNotFoundError("the outputs of all layers before the head change with padding, the answer does not")
     blocks = [node for node, sees in zip(blocks, sees_padding, strict=True) if not sees]
     by_depth: dict[int, Node] = {}
     for node in blocks:  # of outputs at the same depth the last that still has pixels or tokens
@@ -208,6 +224,16 @@ def find_layers(
     taken = [by_depth[depth] for depth in sorted(chosen)]
     probe_channels(model, args, kwargs, [node for node in taken if not is_sure(node, counts)])
     return tuple(_layer(node, counts) for node in taken)
+
+
+def _look_ahead(
+    see_padding: Callable[[Sequence[Layer]], list[bool | None]], nodes: Sequence[Node], counts: Counts
+) -> None:
+    """Set the reach of calls that put out a few tokens of their own before those of the model."""
+    longer = {node: -more for node in nodes if (more := _more(node, counts))}
+    layers = [_layer(node, counts)._replace(reach=reach) for node, reach in longer.items()]
+    for (node, reach), sees in zip(longer.items(), see_padding(layers), strict=True):
+        node.reach = node.reach if sees is not False else reach
 
 
 def _blocks(node: Node, deepest: float) -> Iterator[Node]:
@@ -300,6 +326,15 @@ def _missing(node: Node, counts: Counts) -> int:
         return 0
     missing = counts.tokens - node.output.shape[_token_axis(node, counts)]
     return missing if 0 < missing <= _LONGEST_REACH else 0
+
+
+def _more(node: Node, counts: Counts) -> int:
+    """Return how many tokens more than the model an output has, where a mask tells which count; 0 for many more."""
+    assert node.output is not None  # noqa: S101 - usable
+    if node.output.ndim != 3 or counts.tokens is None or not _layer(node, counts).has_mask:
+        return 0
+    more = node.output.shape[_token_axis(node, counts)] - counts.tokens
+    return more if 0 < more <= _LONGEST_REACH else 0
 
 
 def _counts(

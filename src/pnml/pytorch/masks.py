@@ -26,7 +26,7 @@ def mask_of_length(model: nn.Module, mask: Tensor | None, length: int, reach: in
         mask: which of the tokens count that the model was given, (n, T), padding last.
         length: how many tokens a layer puts out.
         reach: how many tokens further each of them reaches, as in a convolution. It counts where all of these do; of a
-            sample with fewer tokens the first one counts.
+            sample with fewer tokens the first one counts. If it is negative, so many tokens stand before the model's.
     """
     if mask is None or mask.shape[1] == length:
         return mask
@@ -43,7 +43,13 @@ def mask_of_length(model: nn.Module, mask: Tensor | None, length: int, reach: in
 
 
 def _in_reach(mask: Tensor, reach: int) -> Tensor:
-    """Return which windows of tokens have no padding in them, or else the first one, shape (n, T - reach)."""
+    """Return which windows of tokens have no padding in them, or else the first one, shape (n, T - reach).
+
+    >>> _in_reach(torch.tensor([[True, True, False]]), -1)
+    tensor([[ True,  True,  True, False]])
+    """
+    if reach < 0:
+        return functional.pad(mask, [-reach, 0], value=True)
     length = mask.shape[1] - reach
     whole = mask[:, :length]
     for step in range(1, reach + 1):

@@ -65,6 +65,7 @@ def checked_parts(layers: Sequence[Layer], pooled: Sequence[Parts | None], count
         bad = [str(name) for name, x in zip(layers, pooled, strict=True) if x is None or x[0].shape[0] != count]
         raise LayersNotFoundError(
             f"layers {bad} did not put out one entry per sample in a forward pass, as they did in the first one: "
-            "name others, pnml.guard(model, layers=[...]), or take layers='last'"
+            "name others, pnml.guard(model, layers=[...]), or take layers='last'",
+            bad,
         )
     return found

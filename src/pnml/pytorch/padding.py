@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,16 @@ from pnml.pytorch.head import attempt, run_on_copies
 from pnml.pytorch.masks import mask_of_length
 from pnml.pytorch.pooling import join
 from pnml.pytorch.recording import record_layers
-from pnml.pytorch.token_mask import MASKS, declared_padding, is_lengths, positional_names, token_mask
+from pnml.pytorch.token_mask import (
+    MASKS,
+    declared_padding,
+    is_lengths,
+    padding_value,
+    token_axis,
+    token_mask,
+    with_arguments,
+)
+from pnml.pytorch.trimming import trimmed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,26 +47,33 @@ def which_see_padding(
     layers: Sequence[Layer],
     *,
     source: MaskSource | None = None,
-) -> list[bool]:
+    batch: Arguments | None = None,
+) -> list[bool | None]:
     """Return of every layer whether its rows change where samples end in padding, and the embeddings do not.
 
     Some layers join or convolve tokens along with padding, and a mask of the model's own tokens says nothing of that.
-    Where nothing is known, as without a mask, the answer is no.
+    Others have padding that nothing marks. Where nothing is known, the answer is None.
 
     Args:
-        model: is run with about half of its tokens turned into padding, and without them.
+        model: is run with about half of its tokens turned into padding, and without them; and without the ends of
+            samples that may be padding.
         args: its positional arguments.
         kwargs: its keyword arguments.
         heads: the names of its last layers.
         layers: of the model.
         source: what says which tokens count, where no name of an argument does.
+        batch: arguments with more samples, among which to look for some that end in padding.
     """
     mask = token_mask(model, args, kwargs, source)
-    if mask is None or not layers:
-        return [False] * len(layers)
-    probes = _probes(model, args, kwargs, mask, source)
+    if not layers:
+        return []
+    probes = [] if mask is None else _probes(model, args, kwargs, mask, source)
     seen = [found for probe in probes if (found := probe.seen(heads, layers)) is not None]
-    return [any(one) for one in zip(*seen, strict=True)] if seen else [False] * len(layers)
+    for long, short in () if seen else trimmed(*(batch or (args, kwargs))):
+        rows = [_rows(model, given, heads, layers, source) for given in (short, long)]
+        found = _which_differ(*rows)
+        seen += [] if found is None else [found]
+    return [any(one) for one in zip(*seen, strict=True)] if seen else [None] * len(layers)
 
 
 @torch.no_grad()
@@ -125,18 +141,18 @@ class _Probe:
 
     def seen(self, heads: Sequence[str], layers: Sequence[Layer]) -> list[bool] | None:
         """Return which layers see the padding, None if the model itself does, or cannot be asked."""
-        cut, padded = self._rows(heads, layers, is_cut=True), self._rows(heads, layers, is_cut=False)
+        if self.kept >= self.mask.shape[1]:
+            return None
+        cut, padded = (
+            _rows(self.model, self._arguments(is_cut=is_cut), heads, layers, self.source) for is_cut in (True, False)
+        )
         if cut is None or padded is None:
             return None
-        (short, entered), (long, entered_long) = cut, padded
-        slack = max(_ROUNDING, 2 * torch.finfo(entered[0].dtype).eps)
         counting = self._cut(self.mask)
-        for x, y in zip(entered, entered_long, strict=True):
+        for number, (x, y) in enumerate(zip(cut.entered, padded.entered, strict=True)):
             if x.shape[:2] == counting.shape and y.shape[:2] == self.mask.shape:
-                x, y = x[counting], self._cut(y)[counting]  # noqa: PLW2901
-            if not _distance(x, y) <= slack:
-                return None
-        return [x is None or y is None or not _distance(x, y) <= 3 * slack for x, y in zip(short, long, strict=True)]
+                cut.entered[number], padded.entered[number] = x[counting], self._cut(y)[counting]
+        return _which_differ(cut, padded)
 
     def outputs(self, nodes: Sequence[Node]) -> dict[Node, Tensor]:
         """Return what calls return without the padding; nothing if the model cannot be asked."""
@@ -150,8 +166,8 @@ class _Probe:
         is_told = mask_of_length(self.model, self._cut(self.mask), length) is not None
         return 0 if is_told else self.kept - length
 
-    def _cut(self, x: Tensor) -> Tensor:
-        return x[:, -self.kept :] if self.is_left else x[:, : self.kept]
+    def _cut(self, x: Tensor, axis: int = 1) -> Tensor:
+        return x.narrow(axis, x.shape[axis] - self.kept if self.is_left else 0, self.kept)
 
     def _arguments(self, *, is_cut: bool) -> Arguments:
         """Return the arguments of the model where tokens that are not kept are cut, or else are padding."""
@@ -164,44 +180,60 @@ class _Probe:
             return of_samples(name, x)
 
         def of_samples(name: str, x: Any) -> Any:
-            if not isinstance(x, Tensor) or x.shape[:2] != self.mask.shape:
+            axis = token_axis(x, self.mask.shape)
+            if axis is None:
                 return x
             if is_cut:
-                return self._cut(x)
+                return self._cut(x, axis)
             padded = torch.full_like(x, self._padding(name, x))
-            self._cut(padded).copy_(self._cut(x))
+            self._cut(padded, axis).copy_(self._cut(x, axis))
             return padded
 
-        names = positional_names(self.model, len(self.args))
-        by_position = tuple(end(name, x) for name, x in zip(names, self.args, strict=True))
-        return by_position, {name: end(name, x) for name, x in self.kwargs.items()}
+        return with_arguments(end, self.model, self.args, self.kwargs)
 
     def _has_tokens_first(self, x: Tensor) -> bool:
         """Return whether an argument has its samples in the second axis, as the tokens may have."""
         known = self.source is not None and self.source.tokens_first
         return x.shape[:2] == self.mask.T.shape and (known or x.shape[:2] != self.mask.shape)
 
-    def _padding(self, name: str, x: Tensor) -> int:
+    def _padding(self, name: str, x: Tensor) -> float:
         """Return what stands for padding in an argument."""
         if name in MASKS:
-            return int(MASKS[name])
+            return padding_value(x, marks_padding=MASKS[name])
         if self.source is not None and name == self.source.argument:
-            return int(self.source.marks_padding)
+            return padding_value(x, marks_padding=self.source.marks_padding)
         if self.source is not None and self.source.token is not None and not x.is_floating_point():
             return self.source.token
         token = declared_padding(self.model) if name == "input_ids" else None
         return 0 if token is None else token
 
-    def _rows(
-        self, heads: Sequence[str], layers: Sequence[Layer], *, is_cut: bool
-    ) -> tuple[list[Tensor | None], list[Tensor]] | None:
-        """Return the rows of layers in a forward pass, and what entered the heads; None where there is no such pass."""
-        if self.kept >= self.mask.shape[1]:
-            return None
-        args, kwargs = self._arguments(is_cut=is_cut)
-        with record_layers(self.model, layers, kwargs, args, self.source) as pooled:
-            called = attempt(lambda: call_tree(self.model, args, kwargs, heads))
-        return None if called is None else ([None if parts is None else join(parts) for parts in pooled], called[1])
+
+class _Rows(NamedTuple):
+    """What layers made of some samples in a forward pass, and what entered the heads."""
+
+    layers: list[Tensor | None]
+    entered: list[Tensor]
+
+
+def _rows(
+    model: nn.Module, given: Arguments, heads: Sequence[str], layers: Sequence[Layer], source: MaskSource | None
+) -> _Rows | None:
+    """Return the rows of layers in a forward pass, and what entered the heads; None where the model fails."""
+    args, kwargs = given
+    with record_layers(model, layers, kwargs, args, source) as pooled:
+        called = attempt(lambda: call_tree(model, args, kwargs, heads))
+    return None if called is None else _Rows([None if parts is None else join(parts) for parts in pooled], called[1])
+
+
+def _which_differ(short: _Rows | None, long: _Rows | None) -> list[bool] | None:
+    """Return which layers have other rows with padding than without it; None where the embeddings have, too."""
+    if short is None or long is None:
+        return None
+    slack = max(_ROUNDING, 2 * torch.finfo(short.entered[0].dtype).eps)
+    if not all(_distance(x, y) <= slack for x, y in zip(short.entered, long.entered, strict=True)):
+        return None
+    pairs = zip(short.layers, long.layers, strict=True)
+    return [x is None or y is None or not _distance(x, y) <= 3 * slack for x, y in pairs]
 
 
 def _distance(x: Tensor, y: Tensor) -> float:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pnml.pytorch.call_inputs import first_input
-from pnml.pytorch.head import Call, record_calls, run_on_copies, unfused_attention
+from pnml.pytorch.head import Call, record_calls, run_on_copies, unfused_attention, with_tensors
 from pnml.pytorch.token_mask import token_mask
 
 if TYPE_CHECKING:
@@ -80,10 +80,10 @@ class Passes:
         """
         first = first_input(self.args, self.kwargs, least=2)
 
-        def other(x: Any) -> Any:
-            return x.flip(-1).roll(steps, -1) if x is first and x is not None else x
+        def other(x: Tensor) -> Tensor:
+            return x.flip(-1).roll(steps, -1) if x is first else x
 
-        args, kwargs = tuple(map(other, self.args)), {name: other(x) for name, x in self.kwargs.items()}
+        args, kwargs = with_tensors(other, (self.args, self.kwargs))
         return Passes(self.model, args, kwargs, self.logits, self.source)
 
     def run_more(self, seen: Pass, times: int) -> Pass:

@@ -62,10 +62,11 @@ def diagnosis(
         not_affine: the names of layers whose output the answer is made of, and which are not affine.
         samples: how many the batch has, None if that is not known.
     """
-    if any(isinstance(module, torch.jit.ScriptModule) for module in modules.values()):
+    exported = isinstance(modules[""], torch.fx.GraphModule) and not linear_layers(modules[""])
+    if exported or any(isinstance(module, torch.jit.ScriptModule) for module in modules.values()):
         return HeadNotFoundError(
-            "the model is scripted or traced, and does not show what passes through its layers: guard the module that "
-            f"it was made from, and script that one's graph.{WAY_OUT}"
+            "the model is scripted, traced or exported, and does not show what passes through its layers: guard the "
+            f"module that it was made from, and script that one's graph.{WAY_OUT}"
         )
     if seen.answer.ndim == 1 and seen.answer.shape[0] not in {1, samples} and named is None and not not_affine:
         return HeadNotFoundError(

@@ -11,13 +11,13 @@ from torch import Tensor, nn
 
 from pnml.pytorch.affine import Affine, affine_of
 from pnml.pytorch.endings import is_close
+from pnml.pytorch.head import Call
 from pnml.pytorch.last_layer import SUMMED, LastLayer, Rows, with_zero_class
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pnml.core.detector import Task
-    from pnml.pytorch.head import Call
 
 _LARGEST = 64  # denominator of a share, as of the mean of 64
 _LEAST = 0.01  # share of an output that counts
@@ -53,15 +53,18 @@ class SummedLayer(LastLayer):
     def read(self, model: nn.Module, calls: Mapping[str, Sequence[Call]], answer: Tensor, mask: Tensor | None) -> Rows:
         """Return the embeddings, joined, and the logits of a forward pass."""
         del model, mask
-        entered = []
+        entered, outputs = [], []
         for name, shares in self.parts:
-            seen = [call.embeddings for call in calls[name] if call.output.shape == answer.shape]
+            seen = [call for call in calls[name] if call.output.shape == answer.shape]
             if len(seen) != len(shares):
                 raise ValueError(
                     f"{len(seen)} calls of {name!r}, a part of the head, were seen in a forward pass, where "
                     f"{len(shares)} is expected"
                 )
-            entered.append(_mean(seen, shares))
+            entered.append(_mean([call.embeddings for call in seen], shares))
+            outputs += [share * call.output for share, call in zip(shares, seen, strict=True)]
+        z = torch.stack(outputs)
+        self._check_same(Call(z, z), z, z.sum(dim=0), answer)
         logits = torch.cat([torch.zeros_like(answer), answer], dim=1) if self.one_logit else answer
         return Rows(torch.cat(entered, dim=1), logits)
 
