@@ -47,6 +47,7 @@ class PNML(_FeaturesDetector):  # type: ignore[misc, valid-type]  # the package 
         detector: the :class:`pnml.Detector`, None before fitting; it can be calibrated and saved.
         guard: the :class:`pnml.Guard` of encoder and head, None unless layers are watched.
 
+    >>> import torch
     >>> features, labels = torch.randn(100, 8, generator=torch.Generator().manual_seed(0)), torch.zeros(100)
     >>> pnml = PNML(encoder=None, head=nn.Linear(8, 3)).fit_features(features, labels)
     >>> pnml.predict_features(features).shape
