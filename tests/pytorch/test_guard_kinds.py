@@ -72,7 +72,7 @@ def test_channels_last_input_reaches_the_model_as_it_is() -> None:
     result = pnml.guard(model).fit([train], progress=False)(fresh)
     handle.remove()
     assert all(seen)
-    assert len(seen) == 7, "to find the head, to find the layers, to ask for company three times, to fit, to score"
+    assert len(seen) == 7, "to find head and layers, three times whether samples depend on others, to fit, to score"
     plain = guarded(model, images(60))(images(10))
     torch.testing.assert_close(result.regret, plain.regret, rtol=1e-4, atol=1e-5)
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from pnml.core.scaling import check_embedding_scale
 from pnml.pytorch.arguments import as_layers, check_head, check_layers, check_model, check_task
-from pnml.pytorch.company import UnstableModelWarning, company_of
 from pnml.pytorch.compiled import KeptPasses
+from pnml.pytorch.dependence import UnstableModelWarning, dependence_of
 from pnml.pytorch.finding import find_head
 from pnml.pytorch.given import GivenHead
 from pnml.pytorch.head import HeadWarning, is_compiled, logits_of, unwrapped
@@ -120,7 +120,7 @@ class GuardedModel(nn.Module):
         self._known_head(args, kwargs, anew=is_new)
         self._known_layers(args, kwargs)
         if is_new:
-            self._check_company(args, kwargs)
+            self._check_dependence(args, kwargs)
 
     def find_head(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LastLayer:
         """Find the head, or check it if it is named or given, by running the model."""
@@ -173,7 +173,7 @@ class GuardedModel(nn.Module):
             )
         return self.found_layers
 
-    def _check_company(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _check_dependence(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Warn of answers that are not a sample's own, and leave out layers whose rows are not.
 
         Experts that see some samples only may have seen all of the few by which layers were found: they are left out.
@@ -187,19 +187,19 @@ class GuardedModel(nn.Module):
                 missing.extend(error.names)
                 raise
 
-        company = company_of(run, args, kwargs)
+        found = dependence_of(run, args, kwargs)
         left = tuple(layer for layer in self._known_layers(args, kwargs) if str(layer) not in missing)
         if missing and left and self.may_fall_back:  # or else the fit says so
             self.found_layers = left
             _LOG.info("layers %s see some of the samples only: they are left out", missing)
-            self._check_company(args, kwargs)
+            self._check_dependence(args, kwargs)
             return
-        if company is None:
+        if found is None:
             return
-        if company.warning is not None:
-            warnings.warn(company.warning, UnstableModelWarning, stacklevel=5)
+        if found.warning is not None:
+            warnings.warn(found.warning, UnstableModelWarning, stacklevel=5)
         layers = self._known_layers(args, kwargs)
-        left = tuple(layer for layer, is_others in zip(layers, company.layers, strict=True) if not is_others)
+        left = tuple(layer for layer, is_others in zip(layers, found.layers, strict=True) if not is_others)
         if len(left) == len(layers):
             return
         reason = (

@@ -44,7 +44,7 @@ class UnstableModelWarning(UserWarning):
     """What a model makes of a sample depends on chance, or on the other samples of its batch."""
 
 
-class Company(NamedTuple):
+class Dependence(NamedTuple):
     """What the other samples of a batch do to the rows of a sample.
 
     Attributes:
@@ -56,7 +56,7 @@ class Company(NamedTuple):
     layers: tuple[bool, ...]
 
 
-def company_of(run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Company | None:
+def dependence_of(run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Dependence | None:
     """Return whether a model's rows of some samples change with the others; None where it cannot be asked.
 
     The samples are run in two orders, and the first half of them alone. Of one or two, others are made.
@@ -76,7 +76,7 @@ def company_of(run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Compa
     return None
 
 
-def _asked(run: Run, args: tuple[Any, ...], kwargs: dict[str, Any], axis: int) -> Company | None:
+def _asked(run: Run, args: tuple[Any, ...], kwargs: dict[str, Any], axis: int) -> Dependence | None:
     first = first_input(args, kwargs, least=axis + 1)
     if first is None or first.shape[axis] < 3:
         return None
@@ -94,8 +94,8 @@ def _asked(run: Run, args: tuple[Any, ...], kwargs: dict[str, Any], axis: int) -
         again = _rows(run(*next(taken)), count)
         is_random = again is None or any(_differ(x, y) for x, y in zip(plain, again, strict=True))
         warning = _RANDOM if is_random else _DEPENDENT if answers else _REORDERED
-        return Company(warning, (False,) * len(layers))
-    return Company(None, tuple(layers))
+        return Dependence(warning, (False,) * len(layers))
+    return Dependence(None, tuple(layers))
 
 
 def _taken(args: tuple[Any, ...], kwargs: dict[str, Any], numbers: Tensor, count: int, axis: int) -> Arguments:

@@ -9,7 +9,7 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pack_padded_sequence
 
 import pnml
-from pnml.pytorch.company import UnstableModelWarning
+from pnml.pytorch.dependence import UnstableModelWarning
 from pnml.pytorch.head import HeadNotFoundError
 from pnml.pytorch.layers import LayersNotFoundError, LayersNotFoundWarning
 
