@@ -210,3 +210,23 @@ def test_a_model_that_answers_by_another_layer_later_is_refused(ending: nn.Modul
     assert guard.head_name == "heads.0"
     with pytest.raises(HeadNotFoundError, match=r"what the head 'heads\.0' puts out is not what the model returned"):
         guard(10 * rows(3))
+
+
+class Clamps(nn.Module):
+    """Answers by logits that are clamped, which the inputs of a fit need not show."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.block, self.head = nn.Sequential(nn.Linear(8, FEATURES), nn.ReLU()), nn.Linear(FEATURES, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.block(x))
+        return logits.clamp(-9, 9)
+
+
+def test_a_model_that_clamps_logits_is_scored_far_out() -> None:
+    guard = pnml.guard(Clamps()).fit([rows(40)], progress=False)
+    found = guard(100 * rows(5))
+    assert float(found.logits.abs().max()) == 9
+    assert bool(found.regret.isfinite().all())
