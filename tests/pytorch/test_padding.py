@@ -222,6 +222,28 @@ def test_layers_with_padding_that_only_the_end_of_samples_shows_are_left_out(mod
     assert guard.layers == ("cloud",)
 
 
+class ByLength(Points):
+    """Has another head for few points."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.few = nn.Linear(8, CLASSES)
+
+    def forward(self, points: Tensor) -> Tensor:
+        if points.shape[1] > 8:
+            return super().forward(points)
+        logits: Tensor = self.few(self.cloud(self.points(points.transpose(1, 2)).amax(dim=2)).tanh())
+        return logits
+
+
+def test_a_model_with_another_head_for_fewer_points_is_fitted() -> None:
+    points = torch.randn(40, 9, 3, generator=seeded())
+    points[::2, 5:] = 0
+    guard = pnml.guard(ByLength()).fit([points], progress=False)
+    assert guard.head_name == "head"
+    assert "cloud" in guard.layers
+
+
 class OwnToken(nn.Module):
     """Puts a token of its own before the words, and answers by it."""
 

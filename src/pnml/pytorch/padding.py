@@ -218,11 +218,13 @@ class _Rows(NamedTuple):
 def _rows(
     model: nn.Module, given: Arguments, heads: Sequence[str], layers: Sequence[Layer], source: MaskSource | None
 ) -> _Rows | None:
-    """Return the rows of layers in a forward pass, and what entered the heads; None where the model fails."""
+    """Return the rows of layers in a forward pass, and what entered the heads; None where it cannot be asked."""
     args, kwargs = given
     with record_layers(model, layers, kwargs, args, source) as pooled:
         called = attempt(lambda: call_tree(model, args, kwargs, heads))
-    return None if called is None else _Rows([None if parts is None else join(parts) for parts in pooled], called[1])
+    if called is None or len(called[1]) < len(heads):  # another head may answer for fewer tokens
+        return None
+    return _Rows([None if parts is None else join(parts) for parts in pooled], called[1])
 
 
 def _which_differ(short: _Rows | None, long: _Rows | None) -> list[bool] | None:
