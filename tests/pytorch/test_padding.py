@@ -183,8 +183,8 @@ def test_layers_with_padding_behind_lengths_of_another_name_are_left_out() -> No
     torch.testing.assert_close(found.regret, expected.regret, rtol=1e-4, atol=1e-6)
 
 
-class Points(nn.Module):
-    """Takes the largest features of all points, of which one may be there several times."""
+class Shares(nn.Module):
+    """Takes the mean over each sample, and is told how long it is as a share of the longest."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -192,56 +192,78 @@ class Points(nn.Module):
         self.points = nn.Sequential(nn.Conv1d(3, 8, 1), nn.ReLU(), nn.Conv1d(8, 16, 1))
         self.cloud, self.head = nn.Linear(16, 8), nn.Linear(8, CLASSES)
 
-    def forward(self, points: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.cloud(self.points(points.transpose(1, 2)).amax(dim=2)).tanh())
-        return logits
-
-
-class Shares(Points):
-    """Is told how long each sample is, as a share of the longest."""
-
-    def forward(self, points: Tensor, wav_lens: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(self, points: Tensor, wav_lens: Tensor) -> Tensor:
         counts = torch.arange(points.shape[1]) < (wav_lens * points.shape[1]).round()[:, None]
         found = self.points(points.transpose(1, 2)).masked_fill(~counts[:, None], 0)
         logits: Tensor = self.head(self.cloud(found.sum(dim=2) / counts.sum(dim=1, keepdim=True)).tanh())
         return logits
 
 
-@pytest.mark.parametrize("model", [Points(), Shares()], ids=["repeated points", "shares of the longest"])
-def test_layers_with_padding_that_only_the_end_of_samples_shows_are_left_out(model: nn.Module) -> None:
-    def batch(count: int, seed: int, padding: int = 0) -> tuple[Tensor, ...]:
+def test_layers_with_padding_behind_shares_of_the_longest_are_left_out() -> None:
+    def batch(count: int, seed: int, padding: int = 0) -> tuple[Tensor, Tensor]:
         sizes = torch.randint(5, 10, (count,), generator=seeded(seed))
         sizes[0] = 9
         is_point = (torch.arange(9 + padding) < sizes[:, None])[:, :, None]
         points = nn.functional.pad(torch.randn(count, 9, 3, generator=seeded(seed)), (0, 0, 0, padding))
-        if isinstance(model, Shares):
-            return points * is_point, sizes / (9 + padding)
-        return (torch.where(is_point, points, points[:, :1]),)
+        return points * is_point, sizes / (9 + padding)
 
-    guard = pnml.guard(model, inputs=tuple).fit([batch(40, seed) for seed in range(4)], progress=False)
+    guard = pnml.guard(Shares(), inputs=tuple).fit([batch(40, seed) for seed in range(4)], progress=False)
     assert guard.layers == ("cloud",)
 
 
-class ByLength(Points):
+class ByLength(Shares):
     """Has another head for few points."""
 
     def __init__(self) -> None:
         super().__init__()
         self.few = nn.Linear(8, CLASSES)
 
-    def forward(self, points: Tensor) -> Tensor:
+    def forward(self, points: Tensor, wav_lens: Tensor) -> Tensor:
         if points.shape[1] > 8:
-            return super().forward(points)
+            return super().forward(points, wav_lens)
         logits: Tensor = self.few(self.cloud(self.points(points.transpose(1, 2)).amax(dim=2)).tanh())
         return logits
 
 
 def test_a_model_with_another_head_for_fewer_points_is_fitted() -> None:
     points = torch.randn(40, 9, 3, generator=seeded())
-    points[::2, 5:] = 0
-    guard = pnml.guard(ByLength()).fit([points], progress=False)
+    points[:, 6:] = 0
+    guard = pnml.guard(ByLength(), inputs=tuple).fit([(points, torch.full((40,), 6 / 9))], progress=False)
     assert guard.head_name == "head"
-    assert "cloud" in guard.layers
+
+
+class Steps(nn.Module):
+    """Answers by the last state of a recurrent layer, which forgets the first steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.block = nn.Sequential(nn.Linear(6, 8), nn.Tanh())
+        self.steps, self.head = nn.GRU(8, 8, batch_first=True), nn.Linear(8, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.steps(self.block(x))[0][:, -1])
+        return logits
+
+
+class Largest(nn.Module):
+    """Takes the largest features of a signal."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.block, self.head = nn.Sequential(nn.Conv1d(6, 8, 3), nn.ReLU()), nn.Linear(8, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.block(x.transpose(1, 2)).amax(dim=2))
+        return logits
+
+
+@pytest.mark.parametrize(("model", "end"), [(Steps(), slice(4)), (Largest(), slice(-4, None))])
+def test_layers_are_watched_where_nothing_but_the_samples_may_tell_of_padding(model: nn.Module, end: slice) -> None:
+    x = torch.rand(40, 30, 6, generator=seeded())
+    x[:, end] = 0
+    assert "block.1" in pnml.guard(model).fit([x], progress=False).layers
 
 
 class OwnToken(nn.Module):

@@ -1,13 +1,12 @@
-"""Padding that no argument marks: samples that end in the same token again and again, and these without their end."""
+"""Padding that no known argument marks: samples that end in the same token again and again, and these without it."""
 
 from __future__ import annotations
 
 from functools import partial
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from pnml.pytorch.call_inputs import first_input
-from pnml.pytorch.head import with_tensors
+from pnml.pytorch.head import tensors_in, with_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,34 +20,35 @@ _MOST = 3  # samples
 
 
 def trimmed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[Arguments, Arguments]]:
-    """Yield arguments of a few samples that may end or begin in padding, and the same without it.
+    """Yield arguments of a few samples that may end in padding, and the same without it.
 
-    It is looked for in the first input of two or three axes. All axes as long as that of its tokens are cut, of a mask
-    or of an adjacency matrix as well.
+    It is looked for in the first input of two or three axes, if there is another one that may tell the model of it. All
+    axes as long as that of its tokens are cut, of a mask or of an adjacency matrix as well.
 
     Args:
         args: the positional arguments of a model.
         kwargs: its keyword arguments.
 
     >>> import torch
-    >>> x = torch.tensor([[5, 6, 7, 8], [5, 6, 0, 0], [7, 8, 0, 0]])
-    >>> next(short for (_, ((short,), _)) in trimmed((x,), {}))
+    >>> words, sizes = torch.tensor([[5, 6, 7, 8], [5, 6, 0, 0], [7, 8, 0, 0]]), torch.tensor([4, 2, 2])
+    >>> next(short for (_, ((short, _), _)) in trimmed((words, sizes), {}))
     tensor([[5, 6],
             [7, 8]])
     """
     first = first_input(args, kwargs, least=2)
-    if first is None or first.ndim > 3 or not first.numel():
+    if first is None or first.ndim > 3 or not first.numel() or len(list(tensors_in((args, kwargs)))) < 2:
         return
-    for axis, is_left in product(range(1, first.ndim), (False, True)):
+    for axis in range(1, first.ndim):
         tokens = first.movedim(axis, 1).reshape(len(first), first.shape[axis], -1)
-        runs = _runs(tokens.flip(1) if is_left else tokens)
+        runs = _runs(tokens)
         if runs.any():
             numbers = ((2 * runs >= runs.max()) & (runs > 0)).nonzero()[:_MOST, 0]
             most = int(runs[numbers].min().clamp(max=tokens.shape[1] - 1))
             for cut in dict.fromkeys((most, (most + 1) // 2, 1)):  # not all of it may be padding
-                parts = slice(None), slice(cut, None) if is_left else slice(-cut)
                 change = partial(_taken, first, axis, numbers)
-                whole, short = (with_tensors(partial(change, part), (args, kwargs)) for part in parts)
+                whole, short = (
+                    with_tensors(partial(change, part), (args, kwargs)) for part in (slice(None), slice(-cut))
+                )
                 yield whole, short
 
 
