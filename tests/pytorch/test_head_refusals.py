@@ -230,3 +230,19 @@ def test_a_model_that_clamps_logits_is_scored_far_out() -> None:
     found = guard(100 * rows(5))
     assert float(found.logits.abs().max()) == 9
     assert bool(found.regret.isfinite().all())
+
+
+class Allows(Clamps):
+    """Rules out classes, which the batches of a fit need not show."""
+
+    def forward(self, x: Tensor, allowed: Tensor | None = None) -> Tensor:
+        logits: Tensor = self.head(self.block(x))
+        return logits if allowed is None else logits.masked_fill(~allowed, -torch.inf)
+
+
+def test_a_model_that_rules_out_classes_is_scored() -> None:
+    guard, x = pnml.guard(Allows()).fit([rows(40)], progress=False), rows(5, seed=1)
+    allowed = torch.arange(CLASSES) < 2
+    found = guard(x, allowed)
+    assert set(found.prediction.tolist()) <= {0, 1}
+    assert bool(found.regret.isfinite().all())

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _SCALED, _PROBED, _COSINE = "scaled", "affine", "embeddings of norm 1"
 _ROUNDING = 1e-3  # of the largest output, in a mean over many places
+_RULED_OUT = -1000  # logits, of classes that a model does not allow
 SUMMED = "added up"
 """The note of a head of several layers."""
 
@@ -195,8 +196,9 @@ class LastLayer:
         if is_same and answer.numel():
             slack = max(_ROUNDING, *(8 * torch.finfo(x.dtype).eps for x in (z, answer)))
             size = self.ending.logits(z).nan_to_num(0, 0, 0).abs().max().clamp(min=1)  # a GPU is waited for only once
-            if self.ending.reading == "rows" and not self.ending.function:  # a model may clamp what is far out
-                logits = logits.clamp(*answer.nan_to_num().aminmax())
+            if self.ending.reading == "rows" and not self.ending.function:  # a model may clamp, and rule out classes
+                answer = answer.nan_to_num()
+                logits = torch.where(answer < _RULED_OUT, answer, logits.clamp(*answer.aminmax()))
             is_same = not bool((self.ending.distance(logits, answer) > slack * size).any())
         if not is_same and self.ending.reading == "rows":
             raise HeadNotFoundError(
