@@ -304,6 +304,14 @@ def test_a_mask_of_floats_is_one_of_ones_or_is_added_to_attention() -> None:
         assert torch.equal(found, x != 0)
 
 
+def test_a_mask_of_floats_says_the_same_of_a_sample_in_any_company() -> None:
+    mask = torch.tensor([[1.0, 1, 0], [0, 0, 0]])  # the second one of ones for no token, or of no padding
+    both, alone = (token_mask(WithSpread(), (), {"attention_mask": x}) for x in (mask, mask[1:]))
+    assert both is not None
+    assert alone is not None
+    assert torch.equal(both[1:], alone)
+
+
 def test_convolutions_of_words_are_watched_where_no_padding_is_in_their_reach() -> None:
     guard = pnml.guard(Windows().eval()).fit([words(60, n, after=n) for n in range(4)], progress=False)
     assert guard.found_layers is not None

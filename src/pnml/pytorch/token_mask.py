@@ -185,4 +185,5 @@ def _as_mask(value: Any, *, marks_padding: bool) -> Tensor | None:
     counts: Tensor = value == 0 if marks_padding else value != 0
     if marks_padding or not value.is_floating_point():
         return counts
-    return torch.where((value > 0).any(), counts, value == 0)  # 0 counts where it is added to attention
+    is_added = ~(value > 0).any(dim=1, keepdim=True)  # to attention, where 0 counts: each sample tells by itself
+    return torch.where(is_added, value == 0, counts)
