@@ -52,7 +52,7 @@ def which_see_padding(
     """Return of every layer whether its rows change where samples end in padding, and the embeddings do not.
 
     Some layers join or convolve tokens along with padding, and a mask of the model's own tokens says nothing of that.
-    Others have padding that nothing marks. Where nothing is known, the answer is None.
+    Others have padding that an unknown argument marks. Where nothing is known, the answer is None.
 
     Args:
         model: is run with about half of its tokens turned into padding, and without them; and without the ends of
@@ -70,8 +70,7 @@ def which_see_padding(
     probes = [] if mask is None else _probes(model, args, kwargs, mask, source)
     seen = [found for probe in probes if (found := probe.seen(heads, layers)) is not None]
     for long, short in () if seen else trimmed(*(batch or (args, kwargs))):
-        rows = [_rows(model, given, heads, layers, source) for given in (short, long)]
-        found = _which_differ(*rows)
+        found = _which_differ(*(_rows(model, given, heads, layers, source) for given in (short, long)))
         seen += [] if found is None else [found]
     return [any(one) for one in zip(*seen, strict=True)] if seen else [None] * len(layers)
 
