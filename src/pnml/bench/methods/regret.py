@@ -41,14 +41,12 @@ class Regret(Method):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The embedding scale, the embedding length and the label noise; then, for "auto", ridges and layers."""
+        """The embedding scale, the embedding length and the label noise; then, for "auto", the layers."""
         settings: dict[str, Any] = {
             "embedding_scale": self.embedding_scale,
             "embedding_length": self.detector.embedding_length,
             "label_noise": self.detector.label_noise,
         }
-        if (geometry := self.detector.geometry) is not None:
-            settings["ridges"] = [scatter.ridge for scatter in geometry.scatters]
         if self.layers:
             settings |= {"layers": [str(layer) for layer in self.layers], "level": LEVEL, "slope": SLOPE}
         return settings
