@@ -6,6 +6,7 @@ import logging
 import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
+import array_api_compat as compat
 import numpy as np
 
 from pnml.backend.arrays import Array, detached, is_remote, namespace, to_compute, to_numpy
@@ -375,8 +376,8 @@ class Detector:
         rows = to_compute(detached(rows))[:, : self.n_features]
         xp = namespace(rows)
         dtype = xp.float32 if rows.dtype == xp.float32 else wide_dtype(rows)
-        weight = xp.asarray(self.weight.T.astype(np.float64), dtype=dtype, device=_device(rows))
-        bias = xp.asarray(self.bias, dtype=dtype, device=_device(rows))
+        weight = xp.asarray(self.weight.T.astype(np.float64), dtype=dtype, device=compat.device(rows))
+        bias = xp.asarray(self.bias, dtype=dtype, device=compat.device(rows))
         with np.errstate(all="ignore"):
             return xp.argmax(xp.astype(rows, dtype, copy=False) @ weight + bias, axis=-1)
 
@@ -596,20 +597,18 @@ class Detector:
         detector = kind(
             model.weight, model.bias, embedding_scale=loaded.embedding_scale, input_layer=model.layout.input_layer
         )
-        detector._correlation = None
-        detector._loaded = loaded
-        detector._scorer = loaded.scorer
-        detector._subspace = model.subspace
-        detector._layer_names = loaded.layer_names
-        detector.threshold = loaded.threshold
-        detector.preparation = loaded.preparation
-        detector.model_fingerprint = loaded.model_fingerprint
-        detector.head_notes = loaded.head_notes
-        detector.reading = loaded.reading
-        return detector
+        return detector._with(loaded)  # noqa: SLF001 - of this class
 
-
-def _device(rows: Array) -> Any:
-    import array_api_compat
-
-    return array_api_compat.device(rows)
+    def _with(self, loaded: detector_state.Loaded) -> Detector:
+        """Take what was loaded for what was fitted."""
+        self._correlation = None
+        self._loaded = loaded
+        self._scorer = loaded.scorer
+        self._subspace = loaded.scorer.model.subspace
+        self._layer_names = loaded.layer_names
+        self.threshold = loaded.threshold
+        self.preparation = loaded.preparation
+        self.model_fingerprint = loaded.model_fingerprint
+        self.head_notes = loaded.head_notes
+        self.reading = loaded.reading
+        return self

@@ -58,7 +58,7 @@ class ScoreTable:
 
     Attributes:
         is_calibrated: p_value and is_ood.
-        layer_names: of the earlier layers that the detector reads, and "lengths"; with any, the strangest layer of every sample.
+        layer_names: of the layers that the detector reads, and "lengths"; with any, the strangest one of every sample.
         by_layer: the leverage of every layer, too.
     """
 
