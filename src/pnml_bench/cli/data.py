@@ -129,9 +129,7 @@ def _fetch_one(source: Source) -> Facts:
     if folder is None:
         typer.echo(f"{source.name}: generated when loaded, nothing to fetch")
     else:
-        unverified = any(part.md5 is None for part in source.layouts[0].downloads)
-        warning = " (unverified: no checksum is known)" if unverified else ""
-        typer.echo(f"{source.name}: ready in {folder}{warning}")
+        typer.echo(f"{source.name}: ready in {folder}")
     return {"name": source.name, "folder": folder, "error": None}
 
 

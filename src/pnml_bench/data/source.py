@@ -30,13 +30,13 @@ class Download:
     Attributes:
         url: its address.
         file: its path below a data folder.
-        md5: its digest; None if unknown.
+        md5: its digest.
         archive: whether to unpack the file and then delete it.
     """
 
     url: str
     file: str
-    md5: str | None
+    md5: str
     archive: bool = True
 
 

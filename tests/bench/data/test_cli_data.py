@@ -128,15 +128,6 @@ def test_fetch_prints_outcome_of_each_set(cache: Path, monkeypatch: pytest.Monke
     ]
 
 
-def test_fetch_warns_when_no_checksum_is_known(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = SETS["isun"]
-    best = source.layouts[0]
-    unchecked = replace(best, downloads=(replace(best.downloads[0], md5=None),))
-    monkeypatch.setitem(SETS, "isun", replace(source, layouts=(unchecked,)))
-    monkeypatch.setattr("pnml_bench.cli.data.fetch", lambda _: cache)
-    assert "unverified: no checksum is known" in run("fetch", "isun")[1]
-
-
 def test_unknown_name_exits_with_2(cache: Path) -> None:
     for command in ("fetch", "verify"):
         code, output = run(command, "cifar11")
