@@ -16,7 +16,7 @@ would become a plain product of leverage and uncertainty. A learner may give the
 w times: its leverage is then w h. Here the weight is such that a typical training row, left out, has the leverage 0.3
 whatever N is, and falls with the distance, so that it is the distance √h that counts, not its square.
 
-Ratio, weight and excess are heuristics, chosen by measurement; see research/deep-regret.md.
+Ratio, weight and excess are heuristics, chosen by measurement; see studies/layers/README.md.
 """
 
 from __future__ import annotations
