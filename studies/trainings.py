@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import safe_open
 
-from pnml.backend.files import write_text
 from pnml_bench.options import Options
+from studies.records import write_record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,7 @@ def note_trainings(weights: Path, results: Path) -> None:
     for path in sorted(weights.glob("*.safetensors")):
         if not path.stem.endswith(".partial"):
             known[str(Options(checkpoint=path).own_checkpoint)] = training_of(path)
-    write_text(results / "trainings.json", json.dumps(known, indent=1, sort_keys=True) + "\n")
+    write_record(results / "trainings.json", dict(sorted(known.items())), depth=1)
 
 
 def training_of(path: Path) -> dict[str, Any]:

@@ -17,13 +17,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pnml.backend.files import write_text
 from pnml.integrations._import import import_pytorch_ood
 from pnml.metrics import evaluate
 from pnml.pytorch.pooling import join
 from pnml.pytorch.recording import record_layers
 from pnml_bench.environment import environment, git_state
 from pnml_bench.methods import ALL_METHODS, GROUPS, MethodFailedError, Outputs, View
+from studies.records import write_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -172,6 +172,6 @@ def run_family(
         commit, dirty = git_state()
         record["tasks"][name] = {**found, "commit": commit, "dirty": dirty}
         record["environment"] = environment()
-        write_text(options.out, json.dumps(record, indent=1) + "\n")
+        write_record(options.out, record)
         means = {method: round(float(np.mean(list(sets.values()))), 1) for method, sets in found["auroc"].items()}
         print(name, f"accuracy {found['accuracy']}", means, *found["failed"].values(), flush=True)

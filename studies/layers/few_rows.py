@@ -17,8 +17,8 @@ import torch
 import pnml
 from pnml.metrics import auroc
 from pnml_bench.environment import git_state
-from studies.layers.records import write_record
 from studies.layers.run import Images, ood_sets, open_network
+from studies.records import write_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +59,7 @@ def measure(name: str, device: torch.device) -> dict[str, dict[str, float]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("networks", nargs="+", help="files of deep_networks.py, or names of the zoo")
+    parser.add_argument("networks", nargs="+", help="files of networks.py, or names of the zoo")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()
     commit, dirty = git_state()

@@ -1,8 +1,8 @@
 """Score the networks of this study: ``python -m studies.layers.run NETWORKS --out OUT``.
 
-Networks are files that ``deep_networks.py`` or ``strangers.py`` wrote, or names of the zoo with their training set
+Networks are files that ``networks.py`` or the study of strangers wrote, or names of the zoo with their training set
 (``densenet-bc-100_cifar10``). One JSON file is written for each; together they are "networks" of
-record.json, from which ``deep_tables.py`` writes the tables.
+record.json, from which ``tables.py`` writes the tables.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def ood_sets(ind: str) -> dict[str, str]:
 
 
 def open_network(name: str, device: torch.device) -> tuple[Network | Stranger, str]:
-    """Return a network of ``deep_networks.py``, of ``strangers.py`` or of the zoo, and the name of its training set."""
+    """Return a network of ``networks.py``, of the study of strangers or of the zoo, and the name of its training set."""
     path = Path(name)
     if strangers.is_stranger(path):
         stranger, ind = strangers.read(path)
@@ -116,7 +116,9 @@ def measure(name: str, device: torch.device, limit: int | None, ood_limit: int |
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("networks", nargs="+", help="files of deep_networks.py or strangers.py, or names of the zoo")
+    parser.add_argument(
+        "networks", nargs="+", help="files of networks.py or of the study of strangers, or names of the zoo"
+    )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--limit", type=int, help="at most this many images of each set, for a try")
     parser.add_argument("--commit", help="of the code, where it runs without its repository")

@@ -9,8 +9,8 @@ from statistics import fmean, stdev
 from typing import Any
 
 from studies.layers.networks import CHOOSE, CONFIRM, SECOND
-from studies.layers.records import replace_table
 from studies.layers.run import ood_sets
+from studies.records import replace_table
 
 FOLDER = Path(__file__).parent
 PAGE = FOLDER / "README.md"

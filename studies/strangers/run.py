@@ -1,10 +1,10 @@
-"""Networks that others trained and published, for strangers.md.
+"""Networks that others trained and published, for README.md.
 
 ``python -m studies.strangers.run CHECKPOINTS --out networks``
 
 CHECKPOINTS has a clone of each repository, at its commit: ``CHECKPOINTS/akamaster/pytorch_resnet_cifar10``, and so on;
 what is missing is said. Files that differ from those of the study are refused, the others are written as safetensors,
-which ``studies/layers/run.py`` scores. Keras files are read with h5py, which is no dependency of pnml: ``pip install h5py``.
+which ``studies/layers/run.py`` scores. Keras files are read with h5py, which is no dependency of pnml.
 """
 
 from __future__ import annotations

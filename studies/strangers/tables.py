@@ -1,12 +1,12 @@
-"""Write the tables of strangers.md from its record: ``python -m studies.strangers.tables``."""
+"""Write the tables of README.md from the record: ``python -m studies.strangers.tables``."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from studies.layers.records import replace_table
 from studies.layers.tables import confidence, each_method, each_network, mean
+from studies.records import replace_table
 
 FOLDER = Path(__file__).parent
 PAGE = FOLDER / "README.md"

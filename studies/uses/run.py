@@ -20,7 +20,6 @@ import numpy as np
 import torch
 
 from pnml import Detector
-from pnml.backend.files import write_text
 from pnml.backend.progress import track
 from pnml.core.detector import FewRowsWarning
 from pnml.core.scaling import EMBEDDING_SCALES
@@ -33,6 +32,7 @@ from pnml_bench.environment import environment, git_state
 from pnml_bench.methods.logit_scores import msp_score
 from pnml_bench.methods.view import View, concatenate, forward
 from pnml_bench.model_under_test import show
+from studies.records import write_record
 from studies.uses.labelling import labelling
 
 if TYPE_CHECKING:
@@ -82,11 +82,10 @@ def main() -> None:
         "median_xtg": {scale: float(result.xtg.median()) for scale, result in results.items()},
         **found,
     }
-    text = json.dumps(rounded(record), indent=1, allow_nan=False) + "\n"
     if args.out is None:
-        print(text)
+        print(json.dumps(rounded(record), indent=1))
     else:
-        write_text(args.out, text)
+        write_record(args.out, rounded(record))
 
 
 def parse() -> argparse.Namespace:

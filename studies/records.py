@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def write_record(path: Path, record: dict[str, Any]) -> None:
-    """Write JSON with one line for each entry of the second level."""
-    write_text(path, _json(record, 2) + "\n")
+def write_record(path: Path, record: dict[str, Any], *, depth: int = 2) -> None:
+    """Write JSON with one line for each entry of a level, by default the second."""
+    write_text(path, _json(record, depth) + "\n")
 
 
 def replace_table(page: Path, mark: str, table: str) -> None:
