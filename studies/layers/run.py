@@ -44,7 +44,7 @@ def ood_sets(ind: str) -> dict[str, str]:
 
 
 def open_network(name: str, device: torch.device) -> tuple[Network | Stranger, str]:
-    """Return a network of ``networks.py``, of the study of strangers or of the zoo, and the name of its training set."""
+    """Return a network of ``networks.py``, of the strangers or of the zoo, and the name of its training set."""
     path = Path(name)
     if strangers.is_stranger(path):
         stranger, ind = strangers.read(path)
