@@ -11,16 +11,16 @@ from pnml_bench.layout import markdown_table
 from pnml_bench.leaderboard import NEAR
 from pnml_bench.methods import LAYER_PEERS
 from pnml_bench.ood_data import needs_no_ood_data
-from pnml_bench.openood import SEEDS, board, study
-from pnml_bench.openood_table import METRICS, render
 from studies.boards import OURS
+from studies.photographs.openood import COLUMNS as METRICS
+from studies.photographs.openood import SEEDS, board, render, study
 from studies.photographs.run import CIFAR, TINY, TINY_FAR, TINY_MODELS, TINY_SEEDS, tiny_study
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pnml_bench.openood import Board, Line
     from pnml_bench.results import Result
+    from studies.photographs.openood import Board, Line
 
 COLUMNS = ("Method", "Needs no OOD data", *METRICS)
 STANDINGS = ("networks", "seeds", "pnml", "its place", "best that sees embeddings alone", "best on the same layers")

@@ -13,9 +13,9 @@ import pytest
 from PIL import Image
 
 from pnml.metrics import Metrics
-from pnml_bench import openood
 from pnml_bench.protocol import plan
 from pnml_bench.results import Result, Scores
+from studies.photographs import openood
 
 pages = import_module("studies.photographs.page")
 program = import_module("studies.photographs.run")
