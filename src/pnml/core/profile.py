@@ -12,7 +12,7 @@ The first term sees a layer that stands out of the others, the second that all l
 *excess* of s over its 90 % quantile is added to the leverage, so that samples like the training set keep the regret of
 their embedding. It is divided among the layers as they contribute to s.
 
-All of this was chosen by measurement; see research/deep-regret.md.
+All of this was chosen by measurement; see studies/layers/README.md.
 """
 
 from __future__ import annotations
