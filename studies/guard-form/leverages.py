@@ -19,6 +19,13 @@ POOLINGS = {"three": 3, "two": 2}  # mean, maximum and deviation; without deviat
 LAYERS = {"four": (1, 3, 5, 7), "between": (0, 2, 4, 6), "eight": tuple(range(8))}
 
 
+def chosen(which: str, positions: list[int]) -> list[int]:
+    """Return which of the recorded layers a form has, each once, given the blocks that they are of."""
+    if len(positions) < len(LAYERS["eight"]):
+        return list(range(len(positions)))
+    return list({positions[number]: number for number in LAYERS[which]}.values())
+
+
 @dataclass
 class Rows:
     """What a network makes of n samples: embeddings (n, M), logits (n, C) and layers."""
@@ -74,12 +81,15 @@ def measure(
     return answer
 
 
-def collect(train: Rows, new: Rows, weight: Tensor, bias: Tensor, *, input_layer: bool = False) -> dict[str, np.ndarray]:
+def collect(
+    train: Rows, new: Rows, weight: Tensor, bias: Tensor, positions: list[int], *, input_layer: bool = False
+) -> dict[str, np.ndarray]:
     """Return what forms are made of: arrays whose rows are ``SAMPLE`` training rows, and after them the new ones.
 
-    The training rows come in a random order. With ``input_layer`` the first layer is the input, which is not scaled.
+    The training rows come in a random order. ``positions`` are the blocks that layers are of. With ``input_layer`` the
+    first layer is the input, which is not scaled.
     """
-    answer: dict[str, np.ndarray] = {}
+    answer: dict[str, np.ndarray] = {"positions": np.array(positions)}
     classes, new_classes = train.logits.argmax(dim=1), new.logits.argmax(dim=1)
     directions = [unit(rows.embeddings.double()) for rows in (train, new)]
     few = [strided(u, COORDINATES) for u in directions]
@@ -110,9 +120,8 @@ def collect(train: Rows, new: Rows, weight: Tensor, bias: Tensor, *, input_layer
         norms = [
             torch.stack([layer.norm(dim=1).clamp(min=1e-12).log() for layer in side], dim=1) for side in layers
         ]
-        for which, numbers in LAYERS.items():
-            numbers = sorted({min(number, norms[0].shape[1] - 1) for number in numbers})
-            some = [side[:, numbers] for side in norms]
+        for which in LAYERS:
+            some = [side[:, chosen(which, positions)] for side in norms]
             both = [torch.cat(side, dim=1) for side in zip(logs, some, strict=True)]
             for name, pair in (("all", both), ("layers", some)):
                 of_lengths = measure(*pair)

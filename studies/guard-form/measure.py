@@ -37,7 +37,6 @@ NETWORKS: dict[str, tuple[str, str, tuple[int, ...], tuple[str, ...], int]] = {
     "densenet100-svhn": ("svhn", "densenet-bc-100_svhn", (), (), 0),
 }
 FAR = "isun", "tin_resize", "tin_crop", "rooms", "textures", "uniform", "gaussian"
-KNOWN, OTHERS, DISTORTED = 2000, 700, 500  # pictures at most
 POSITIONS = 8
 
 
@@ -49,11 +48,11 @@ def pictures(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(tiles)[: len(labels)], labels
 
 
-def textures(rng: np.random.Generator) -> np.ndarray:
+def textures(rng: np.random.Generator, count: int) -> np.ndarray:
     """Return gratings of two colours, and filtered noise."""
     y, x = np.mgrid[:32, :32]
     made = []
-    for number in range(OTHERS):
+    for number in range(count):
         first, second = rng.uniform(0, 255, (2, 3, 1, 1))
         if number % 2:
             fx, fy = rng.uniform(-0.4, 0.4, 2)
@@ -79,11 +78,15 @@ def distortions(x: Tensor) -> dict[str, Tensor]:
     }
 
 
+def recorded(network: Network) -> list[int]:
+    """Return the blocks whose outputs are recorded, evenly spaced over the depth; those of short networks come twice."""
+    return [-(-k * len(network.blocks) // POSITIONS) - 1 for k in range(1, POSITIONS + 1)]
+
+
 @torch.no_grad()
 def run(network: Network, images: Tensor) -> Rows:
     """Return what a network makes of pictures: of uint8, or of float in [0, 1]."""
-    count = len(network.blocks)
-    positions = [max(0, -(-k * count // POSITIONS) - 1) for k in range(1, POSITIONS + 1)]
+    positions = recorded(network)
     embeddings, logits, layers = [], [], [[] for _ in positions]
     for batch in images.split(250):
         outputs: list[Tensor] = []
@@ -99,11 +102,11 @@ def run(network: Network, images: Tensor) -> Rows:
     return Rows(torch.cat(embeddings), torch.cat(logits), [torch.cat(held) for held in layers])
 
 
-def measure(name: str, data: Path, weights: Path, most: int, epochs: int | None) -> dict[str, np.ndarray]:
+def measure(name: str, data: Path, weights: Path, most: int, tested: int, epochs: int | None) -> dict[str, np.ndarray]:
     """Return what forms are made of for one network of the plan."""
     known, kind, out, near, planned = NETWORKS[name]
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    rng, limit = np.random.default_rng(0), min(most, KNOWN)
+    rng, limit = np.random.default_rng(0), 3 * tested
     images, labels = pictures(data, f"{known}_train")
     test, test_labels = pictures(data, f"{known}_test")
     inside = np.setdiff1d(np.unique(labels), out)
@@ -121,22 +124,23 @@ def measure(name: str, data: Path, weights: Path, most: int, epochs: int | None)
     groups: dict[str, np.ndarray | Tensor] = {"known": test[is_known][:limit]}
     for other in near:
         chosen = test[~is_known] if other == "left-out" else pictures(data, f"{other}_test")[0]
-        groups[f"near/{other}"] = chosen[:OTHERS]
+        groups[f"near/{other}"] = chosen[:tested]
     for other in ("c10_test" if known == "svhn" else "svhn_test", *FAR):
         if other == "textures":
-            groups[f"far/{other}"] = textures(rng)
+            groups[f"far/{other}"] = textures(rng, tested)
         elif other == "uniform":
-            groups[f"far/{other}"] = rng.integers(0, 255, (OTHERS, 3, 32, 32)).astype(np.uint8)
+            groups[f"far/{other}"] = rng.integers(0, 255, (tested, 3, 32, 32)).astype(np.uint8)
         elif other == "gaussian":
-            groups[f"far/{other}"] = np.clip(127.5 + 255 * rng.normal(size=(OTHERS, 3, 32, 32)), 0, 255).astype(np.uint8)
+            groups[f"far/{other}"] = np.clip(127.5 + 255 * rng.normal(size=(tested, 3, 32, 32)), 0, 255).astype(np.uint8)
         else:
-            groups[f"far/{other}"] = pictures(data, other)[0][:OTHERS]
-    groups |= {f"distorted/{key}": v for key, v in distortions(torch.tensor(groups["known"][:DISTORTED]) / 255).items()}
-    parts = [torch.as_tensor(part)[:most].to(device) for part in groups.values()]
+            groups[f"far/{other}"] = pictures(data, other)[0][:tested]
+    groups |= {f"distorted/{key}": v for key, v in distortions(torch.tensor(groups["known"][:tested]) / 255).items()}
+    parts = [torch.as_tensor(part).to(device) for part in groups.values()]
     rows = [run(network, part) for part in parts]
     layers = [torch.cat(held) for held in zip(*(r.layers for r in rows), strict=True)]
     new = Rows(torch.cat([r.embeddings for r in rows]), torch.cat([r.logits for r in rows]), layers)
-    answer = collect(run(network, x), new, network.fc.weight.detach(), network.fc.bias.detach())
+    head = network.fc.weight.detach(), network.fc.bias.detach()
+    answer = collect(run(network, x), new, *head, recorded(network))
     correct = rows[0].logits.argmax(dim=1).cpu().numpy() == np.searchsorted(inside, test_labels[is_known][:limit])
     answer["accuracy"] = np.array(100 * correct.mean())
     answer["groups"] = np.array(list(groups))
@@ -150,7 +154,8 @@ def main() -> None:
     parser.add_argument("--pictures", type=Path, required=True)
     parser.add_argument("--weights", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--most", type=int, default=20_000, help="pictures of a set at most, for a trial")
+    parser.add_argument("--most", type=int, default=20_000, help="training pictures at most")
+    parser.add_argument("--tested", type=int, default=700, help="pictures of every set but the known one, which has 3 times")
     parser.add_argument("--epochs", type=int, help="instead of those of the plan, for a trial")
     args = parser.parse_args()
     torch.backends.cudnn.allow_tf32 = False
@@ -158,7 +163,7 @@ def main() -> None:
     for name in args.names:
         start = perf_counter()
         try:
-            answer = measure(name, args.pictures, args.weights, args.most, args.epochs)
+            answer = measure(name, args.pictures, args.weights, args.most, args.tested, args.epochs)
         except Exception:  # noqa: BLE001 - one network that fails does not stop the others
             traceback.print_exc()
             continue
