@@ -41,7 +41,7 @@ def strided(x: Tensor, most: int) -> Tensor:
 
 
 def unit(x: Tensor) -> Tensor:
-    return x / x.norm(dim=1, keepdim=True).clamp(min=1e-30)
+    return torch.nn.functional.normalize(x, dim=1, eps=1e-30)
 
 
 def left_out(h: Tensor, shares: Tensor) -> Tensor:
@@ -81,6 +81,35 @@ def measure(
     return answer
 
 
+def of_layers(
+    both_sides: tuple[Rows, Rows], logs: list[Tensor], positions: list[int], *, input_layer: bool
+) -> dict[str, np.ndarray]:
+    """Return what the layers and the lengths give, given logarithms of the lengths of embeddings."""
+    answer: dict[str, np.ndarray] = {}
+    for pooling, count in POOLINGS.items():
+        layers = [
+            [(layer[:, :, :count] if layer.ndim == 3 else layer).flatten(1).double() for layer in rows.layers]
+            for rows in both_sides
+        ]
+        columns: dict[str, list[np.ndarray]] = {name: [] for name in VARIANTS}
+        for number, (of_train, of_new) in enumerate(zip(*layers, strict=True)):
+            scaled = not (input_layer and number == 0)
+            pair = (unit(of_train), unit(of_new)) if scaled else (of_train, of_new)
+            for variant, h in measure(*pair).items():
+                columns[variant].append(h)
+        kept = list(VARIANTS) if count == 3 else [""]
+        answer |= {f"{pooling}/{variant}layers": np.stack(columns[variant], axis=1) for variant in kept}
+        norms = [torch.stack([layer.norm(dim=1).clamp(min=1e-12).log() for layer in side], dim=1) for side in layers]
+        for which in LAYERS:
+            some = [side[:, chosen(which, positions)] for side in norms]
+            both = [torch.cat(side, dim=1) for side in zip(logs, some, strict=True)]
+            for name, sides in (("all", both), ("layers", some)):
+                of_lengths = measure(sides[0], sides[1])
+                kept_here = kept if (which, name) == ("four", "all") else [""]
+                answer |= {f"{pooling}/{variant}{which}/{name}": of_lengths[variant] for variant in kept_here}
+    return answer
+
+
 def collect(
     train: Rows, new: Rows, weight: Tensor, bias: Tensor, positions: list[int], *, input_layer: bool = False
 ) -> dict[str, np.ndarray]:
@@ -94,39 +123,16 @@ def collect(
     directions = [unit(rows.embeddings.double()) for rows in (train, new)]
     few = [strided(u, COORDINATES) for u in directions]
     for prior, suffix in ((1.0, ""), (0.0, "prior0/")):
-        parts = {"e": measure(*few, classes, new_classes, prior)}
+        parts = {"e": measure(few[0], few[1], classes, new_classes, prior)}
         if prior:
-            parts["0"] = measure(*few)
+            parts["0"] = measure(few[0], few[1])
         for part, variants in parts.items():
             for variant, h in variants.items():
                 answer[f"{suffix}{variant}{part}"] = h
     logs = [rows.embeddings.double().norm(dim=1, keepdim=True).clamp(min=1e-12).log() for rows in (train, new)]
-    answer |= {f"{variant}length": h for variant, h in measure(*logs).items()}
-    for pooling, count in POOLINGS.items():
-        layers = [
-            [(layer[:, :, :count] if layer.ndim == 3 else layer).flatten(1).double() for layer in rows.layers]
-            for rows in (train, new)
-        ]
-        columns: dict[str, list[np.ndarray]] = {name: [] for name in VARIANTS}
-        for number, (of_train, of_new) in enumerate(zip(*layers, strict=True)):
-            scaled = not (input_layer and number == 0)
-            pair = (unit(of_train), unit(of_new)) if scaled else (of_train, of_new)
-            for variant, h in measure(*pair).items():
-                columns[variant].append(h)
-        if not layers[0]:
-            continue
-        kept = list(VARIANTS) if count == 3 else [""]
-        answer |= {f"{pooling}/{variant}layers": np.stack(columns[variant], axis=1) for variant in kept}
-        norms = [
-            torch.stack([layer.norm(dim=1).clamp(min=1e-12).log() for layer in side], dim=1) for side in layers
-        ]
-        for which in LAYERS:
-            some = [side[:, chosen(which, positions)] for side in norms]
-            both = [torch.cat(side, dim=1) for side in zip(logs, some, strict=True)]
-            for name, pair in (("all", both), ("layers", some)):
-                of_lengths = measure(*pair)
-                kept_here = kept if (which, name) == ("four", "all") else [""]
-                answer |= {f"{pooling}/{variant}{which}/{name}": of_lengths[variant] for variant in kept_here}
+    answer |= {f"{variant}length": h for variant, h in measure(logs[0], logs[1]).items()}
+    if train.layers:
+        answer |= of_layers((train, new), logs, positions, input_layer=input_layer)
     mean_norm = float(train.embeddings.double().norm(dim=1).mean())
     heads = [(u @ weight.double().T + bias.double() / mean_norm) for u in directions]
     logits = torch.cat([train.logits[:SAMPLE], new.logits]).double()

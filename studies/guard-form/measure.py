@@ -79,7 +79,7 @@ def distortions(x: Tensor) -> dict[str, Tensor]:
 
 
 def recorded(network: Network) -> list[int]:
-    """Return the blocks whose outputs are recorded, evenly spaced over the depth; those of short networks come twice."""
+    """Return the blocks whose outputs are recorded, evenly spaced over the depth; short networks repeat."""
     return [-(-k * len(network.blocks) // POSITIONS) - 1 for k in range(1, POSITIONS + 1)]
 
 
@@ -87,8 +87,10 @@ def recorded(network: Network) -> list[int]:
 def run(network: Network, images: Tensor) -> Rows:
     """Return what a network makes of pictures: of uint8, or of float in [0, 1]."""
     positions = recorded(network)
-    embeddings, logits, layers = [], [], [[] for _ in positions]
-    for batch in images.split(250):
+    embeddings: list[Tensor] = []
+    logits: list[Tensor] = []
+    layers: list[list[Tensor]] = [[] for _ in positions]
+    for batch in torch.split(images, 250):
         outputs: list[Tensor] = []
         e, z = network(batch.float() / 255 if batch.dtype == torch.uint8 else batch, outputs.append)
         embeddings.append(e)
@@ -102,7 +104,9 @@ def run(network: Network, images: Tensor) -> Rows:
     return Rows(torch.cat(embeddings), torch.cat(logits), [torch.cat(held) for held in layers])
 
 
-def measure(name: str, data: Path, weights: Path, most: int, tested: int, epochs: int | None) -> dict[str, np.ndarray]:
+def measure(
+    name: str, data: Path, weights: Path, *, most: int, tested: int, epochs: int | None
+) -> dict[str, np.ndarray]:
     """Return what forms are made of for one network of the plan."""
     known, kind, out, near, planned = NETWORKS[name]
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -119,7 +123,7 @@ def measure(name: str, data: Path, weights: Path, most: int, tested: int, epochs
         from safetensors.torch import load_file
 
         network = published_densenet(load_file(weights / f"{kind}.safetensors")).to(device).eval()
-    network = network.to(memory_format=torch.contiguous_format)
+    network.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     is_known = np.isin(test_labels, inside)
     groups: dict[str, np.ndarray | Tensor] = {"known": test[is_known][:limit]}
     for other in near:
@@ -131,7 +135,9 @@ def measure(name: str, data: Path, weights: Path, most: int, tested: int, epochs
         elif other == "uniform":
             groups[f"far/{other}"] = rng.integers(0, 255, (tested, 3, 32, 32)).astype(np.uint8)
         elif other == "gaussian":
-            groups[f"far/{other}"] = np.clip(127.5 + 255 * rng.normal(size=(tested, 3, 32, 32)), 0, 255).astype(np.uint8)
+            groups[f"far/{other}"] = np.clip(127.5 + 255 * rng.normal(size=(tested, 3, 32, 32)), 0, 255).astype(
+                np.uint8
+            )
         else:
             groups[f"far/{other}"] = pictures(data, other)[0][:tested]
     groups |= {f"distorted/{key}": v for key, v in distortions(torch.tensor(groups["known"][:tested]) / 255).items()}
@@ -155,7 +161,9 @@ def main() -> None:
     parser.add_argument("--weights", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--most", type=int, default=20_000, help="training pictures at most")
-    parser.add_argument("--tested", type=int, default=700, help="pictures of every set but the known one, which has 3 times")
+    parser.add_argument(
+        "--tested", type=int, default=700, help="pictures of every set but the known one, which has 3 times"
+    )
     parser.add_argument("--epochs", type=int, help="instead of those of the plan, for a trial")
     args = parser.parse_args()
     torch.backends.cudnn.allow_tf32 = False
@@ -163,11 +171,11 @@ def main() -> None:
     for name in args.names:
         start = perf_counter()
         try:
-            answer = measure(name, args.pictures, args.weights, args.most, args.tested, args.epochs)
+            answer = measure(name, args.pictures, args.weights, most=args.most, tested=args.tested, epochs=args.epochs)
         except Exception:  # noqa: BLE001 - one network that fails does not stop the others
             traceback.print_exc()
             continue
-        np.savez_compressed(args.out / f"{name}.npz", **answer)
+        np.savez_compressed(args.out / f"{name}.npz", **answer)  # type: ignore[arg-type]
         print(f"{name}: accuracy {answer['accuracy']:.1f}, {perf_counter() - start:.0f} s", flush=True)
 
 

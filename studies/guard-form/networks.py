@@ -1,5 +1,6 @@
 """The networks of the study: small ones of many kinds, trained on 32×32 images, and the paper's DenseNet-BC-100."""
 
+# mypy: disable-error-code="no-any-return"
 from __future__ import annotations
 
 from functools import partial
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, pad, relu, scaled_dot_product_attention
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 MEAN, STD = (0.4914, 0.4824, 0.4467), (0.2471, 0.2435, 0.2616)
 
@@ -18,7 +19,7 @@ MEAN, STD = (0.4914, 0.4824, 0.4467), (0.2471, 0.2435, 0.2616)
 class Network(nn.Module):
     """A stem, blocks, a tail that makes embeddings, and a linear head, on pictures (n, 3, 32, 32) in [0, 1]."""
 
-    def __init__(self, stem: nn.Module, blocks: list[nn.Module], tail: nn.Module, width: int, classes: int) -> None:
+    def __init__(self, stem: nn.Module, blocks: Sequence[nn.Module], tail: nn.Module, width: int, classes: int) -> None:
         super().__init__()
         self.stem, self.blocks, self.tail = stem, nn.ModuleList(blocks), tail
         self.fc = nn.Linear(width, classes)
@@ -27,7 +28,7 @@ class Network(nn.Module):
 
     def forward(self, x: Tensor, tap: Callable[[Tensor], None] = lambda _: None) -> tuple[Tensor, Tensor]:
         """Return embeddings and logits; ``tap`` is called with the output of every block."""
-        x = self.stem((x - self.mean) / self.std)
+        x = self.stem((x - self.get_buffer("mean")) / self.get_buffer("std"))
         for block in self.blocks:
             x = block(x)
             tap(x)
@@ -70,7 +71,9 @@ def residual(inputs: int, width: int, stride: int, *, bottleneck: bool) -> nn.Mo
     else:
         inner = [*convolution(inputs, width, 3, stride), nn.ReLU(), *convolution(width, width)]
     same = stride == 1 and inputs == outputs
-    return Beside(*inner, shortcut=None if same else nn.Sequential(*convolution(inputs, outputs, 1, stride)), after=nn.ReLU())
+    return Beside(
+        *inner, shortcut=None if same else nn.Sequential(*convolution(inputs, outputs, 1, stride)), after=nn.ReLU()
+    )
 
 
 def resnet(classes: int, depths: tuple[int, ...], *, bottleneck: bool) -> Network:
@@ -171,8 +174,8 @@ def published_densenet(state: dict[str, Tensor]) -> Network:
     missing, unexpected = network.load_state_dict(renamed, strict=False)
     if unexpected or any("num_batches_tracked" not in name for name in missing):
         raise ValueError(f"not a DenseNet-BC-100 of the paper: {missing} missing, {unexpected} unexpected")
-    network.mean[:] = torch.tensor([125.3, 123.0, 113.9])[:, None, None] / 255
-    network.std[:] = torch.tensor([63.0, 62.1, 66.7])[:, None, None] / 255
+    network.get_buffer("mean")[:] = torch.tensor([125.3, 123.0, 113.9])[:, None, None] / 255
+    network.get_buffer("std")[:] = torch.tensor([63.0, 62.1, 66.7])[:, None, None] / 255
     return network
 
 
@@ -274,8 +277,9 @@ def mobilenet(classes: int) -> Network:
 class Recurrent(nn.GRU):
     """A layer of GRU, without its last state."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x)[0]
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        steps: Tensor = super().forward(x)[0]
+        return steps
 
 
 class Rows(nn.Module):
@@ -316,7 +320,8 @@ def train(kind: str, images: Tensor, labels: Tensor, classes: int, *, epochs: in
     """Return a trained network, given pictures (n, 3, 32, 32) of uint8 on the device to train on."""
     torch.manual_seed(0)
     device, batch = images.device, 256
-    network = MAKERS[kind](classes).to(device, memory_format=torch.channels_last)
+    network = MAKERS[kind](classes).to(device)
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if kind in ADAPTIVE:
         optimiser: torch.optim.Optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3, weight_decay=0.05)
     else:
@@ -331,15 +336,17 @@ def train(kind: str, images: Tensor, labels: Tensor, classes: int, *, epochs: in
         for step in range(steps):
             rows = order[step * batch : (step + 1) * batch]
             down, right = torch.randint(0, 9, (2, batch, 1), device=device)
-            across = (offsets + right) if not flips else torch.where(
-                torch.rand(batch, 1, device=device) < 0.5, offsets + right, offsets.flip(0) + right
+            across = (
+                (offsets + right)
+                if not flips
+                else torch.where(torch.rand(batch, 1, device=device) < 0.5, offsets + right, offsets.flip(0) + right)
             )
             x = wide[rows[:, None, None], :, (offsets + down)[:, :, None], across[:, None, :]].movedim(3, 1)
             with torch.autocast(device.type, torch.bfloat16):
                 _, logits = network(x.float().div(255).contiguous(memory_format=torch.channels_last))
             loss = cross_entropy(logits.float(), labels[rows])
             optimiser.zero_grad(set_to_none=True)
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(network.parameters(), 2.0)
             optimiser.step()
             schedule.step()

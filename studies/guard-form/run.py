@@ -1,6 +1,6 @@
-"""Compare forms of the guard on what ``measure.py``, ``texts.py`` and ``tables.py`` wrote: ``record.json``, and tables on the screen.
+"""Compare forms of the guard on what ``measure.py``, ``texts.py`` and ``tables.py`` wrote: tables, and a record.
 
-    python studies/guard-form/run.py FOLDER [--record studies/guard-form/record.json]
+python studies/guard-form/run.py FOLDER [--record studies/guard-form/record.json]
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 
+Results = dict[str, dict[str, float]]  # of a form: of every network, values
+
+
 @dataclass(frozen=True)
 class Form:
     """One form of the guard: the choices of the plan, at their defaults."""
@@ -37,7 +40,7 @@ class Form:
     slope: float = 0.2
     quantile: float = 0.95
     prior_in_r: float = 1.0  # times P
-    terms: str = "both"  # "form", "mean"; "identity" for R = 1
+    terms: str = "both"  # "form", "mean"; "identity" for R = 1; "norm", "square", "largest" were tried afterwards
     variant: str = ""
     prior_rows: bool = True
     weight: float = 0.3
@@ -91,11 +94,44 @@ CHOICES: dict[str, dict[str, Form]] = {
         "no root": replace(DEFAULT, root=False),
     },
     "grid": {
-        f"level {level}, slope {slope}, quantile {quantile}": replace(DEFAULT, level=level, slope=slope, quantile=quantile)
+        f"{level}, {slope}, {quantile}": replace(DEFAULT, level=level, slope=slope, quantile=quantile)
         for level in (0.8, 0.9, 0.95)
         for slope in (0.1, 0.2, 0.3)
         for quantile in (0.9, 0.95, 0.99)
     },
+}
+# What ties is taken away one after another, and then the rest of the choices around the form that is left.
+STEPS: dict[str, Form] = {
+    "two poolings": (TWO := replace(DEFAULT, pooling="two")),
+    "+ embedding out": (OUT := replace(TWO, embedding=False)),
+    "+ lengths of layers alone": (LAYERED := replace(OUT, lengths="layers")),
+    "+ no prior row": (BARE := replace(LAYERED, prior_rows=False)),
+}
+LEFT = replace(BARE, terms="mean")
+TOGETHER: dict[str, Form] = STEPS | {
+    "+ R the identity": replace(BARE, terms="identity"),
+    "+ R the identity, quantiles 0.9": replace(BARE, terms="identity", quantile=0.9),
+    "+ mean alone": LEFT,
+    "left: no lengths": replace(LEFT, lengths=""),
+    "left: four in between": replace(LEFT, layers="between"),
+    "left: eight layers": replace(LEFT, layers="eight"),
+    "left: level 0.8": replace(LEFT, level=0.8),
+    "left: level 0.8, slope 0.1": replace(LEFT, level=0.8, slope=0.1),
+    "left: level 0.95": replace(LEFT, level=0.95),
+    "left: slope 0.1": replace(LEFT, slope=0.1),
+    "left: slope 0.3": replace(LEFT, slope=0.3),
+    "left: no ratio": replace(LEFT, ratio=False),
+    "left: no root": replace(LEFT, root=False),
+    "left: three poolings, 64 ridges, 1,024 rows, prior row": (
+        THREE := replace(LEFT, pooling="three", lengths="all", prior_rows=True)
+    ),
+    "left: three poolings, 16 ridges": replace(THREE, variant="ridges16/"),
+    "left: three poolings, 512 rows": replace(THREE, variant="rows512/"),
+}
+AFTERWARDS: dict[str, Form] = {
+    "left: norm of z": replace(LEFT, terms="norm"),
+    "left: square of z": replace(LEFT, terms="square"),
+    "left: largest z": replace(LEFT, terms="largest"),
 }
 OF_EMBEDDINGS = {
     "no profile": replace(ALONE, slope=0.0),
@@ -103,10 +139,17 @@ OF_EMBEDDINGS = {
     "h_0 and length": ALONE,
     "length": replace(ALONE, embedding=False),
 }
+ALONE_AFTERWARDS = {
+    "no profile, no ratio": replace(ALONE, slope=0.0, ratio=False),
+    "h_0, slope 0.1": replace(ALONE, lengths="", slope=0.1),
+    "h_0, mean alone": replace(ALONE, lengths="", terms="mean"),
+    "h_0 and length, mean alone": replace(ALONE, terms="mean"),
+    "h_0, mean alone, no ratio": replace(ALONE, lengths="", terms="mean", ratio=False),
+}
 
 
 class Case:
-    """What forms are made of for one network: arrays of training rows, left out, and after them of groups of new rows."""
+    """What forms are made of for one network: arrays of left-out training rows, then of groups of new rows."""
 
     def __init__(self, path: Path) -> None:
         self.name = path.stem
@@ -138,7 +181,8 @@ class Case:
         directions = self.arrays["directions"]
         if form.entropy not in self.lengths:
             self.lengths[form.entropy] = balanced_length(directions[: self.sample], form.entropy)
-        return theorem.noisy_softmax(self.lengths[form.entropy] * directions, form.noise)
+        p: Array = theorem.noisy_softmax(self.lengths[form.entropy] * directions, form.noise)
+        return p
 
     def scores(self, form: Form) -> Array:
         """Return the regrets of all rows."""
@@ -151,7 +195,8 @@ class Case:
             own = own * e / np.maximum(background, 1e-30)
         h = own + excess(self.components(form), rows, form) if form.slope else own
         p = self.probabilities(form)
-        return theorem.regrets(np.log(p), (h / (1 + h))[:, None], p)
+        regrets: Array = theorem.regrets(np.log(p), (h / (1 + h))[:, None], p)
+        return regrets
 
 
 def balanced_length(directions: Array, share: float) -> float:
@@ -179,10 +224,13 @@ def excess(h: Array, rows: int, form: Form) -> Array:
     quadratic, mean = ((z @ inverse) * z).sum(axis=1), z.mean(axis=1)
     quadratic = quadratic / max(float(np.quantile(quadratic[:rows], form.quantile)), 0.1 * width)
     mean = mean / max(float(np.quantile(mean[:rows], form.quantile)), 0.1)
-    s = {"form": quadratic, "mean": mean}.get(form.terms, quadratic + mean)
+    choices = {"form": quadratic, "mean": mean, "norm": np.sqrt(np.square(z).mean(axis=1))}
+    choices |= {"square": np.square(z).mean(axis=1), "largest": z.max(axis=1)}
+    s = choices.get(form.terms, quadratic + mean)
     limit = float(np.quantile(s[:rows], form.level))
     reach = max(limit - float(np.median(s[:rows])), 0.1)
-    return form.slope * np.maximum(s - limit, 0) / reach
+    beyond: Array = np.maximum(s - limit, 0) / reach
+    return form.slope * beyond
 
 
 def evaluate(case: Case, scores: Array) -> dict[str, float]:
@@ -206,18 +254,65 @@ def evaluate(case: Case, scores: Array) -> dict[str, float]:
     return answer
 
 
-def compare(cases: list[Case], forms: Mapping[str, Form]) -> dict[str, dict[str, dict[str, float]]]:
+def compare(cases: list[Case], forms: Mapping[str, Form]) -> dict[str, Results]:
     return {name: {case.name: evaluate(case, case.scores(form)) for case in cases} for name, form in forms.items()}
 
 
-def row(name: str, results: dict[str, dict[str, float]], default: dict[str, dict[str, float]]) -> str:
-    """Return a line of a table: means, differences from the default, and on how many networks it is better and worse."""
+HEADER = "| form | score | median | near | far | TNR | better / worse |\n|---|---|---|---|---|---|---|"
+
+
+def row(name: str, results: Results, default: Results) -> str:
+    """Return a line of a table: means, differences from the default, on how many networks better and worse."""
     cells = []
+    differences = np.array([results[case]["score"] - default[case]["score"] for case in default])
     for column in ("score", "near", "far", "tnr"):
         here, there = ([held[c][column] for c in held if column in held[c]] for held in (results, default))
         cells.append(f"{np.mean(here):.2f} ({np.mean(here) - np.mean(there):+.2f})")
-    differences = np.array([results[case]["score"] - default[case]["score"] for case in default])
+    cells.insert(1, f"{np.median(differences):+.2f}")
     return f"| {name} | {' | '.join(cells)} | {(differences > 0.02).sum()} / {(differences < -0.02).sum()} |"
+
+
+def print_distorted(results: Mapping[str, Results]) -> None:
+    """Print the shares of distorted pictures that are flagged, means over networks."""
+    kinds = [group for group in next(iter(results["default"].values())) if group.startswith("distorted")]
+    print("\n| flagged |", *(f" {kind.partition('/')[2]} |" for kind in kinds))
+    for form in ("default", *(f for f in results if f[:2] in {"A:", "B:", "C:", "D:", "E'", "to", "af"})):
+        print(f"| {form} |", *(f" {np.mean([held[kind] for held in results[form].values()]):.1f} |" for kind in kinds))
+
+
+def print_networks(results: Mapping[str, Results], forms: tuple[str, ...]) -> None:
+    """Print near, far and TNR of some forms for every network."""
+    print("\n| network |", *(f" {form} |" for form in forms))
+    for case in results["default"]:
+        cells = [
+            [f"{results[f][case].get(column, np.nan):.2f}" for column in ("score", "near", "far", "tnr")] for f in forms
+        ]
+        print(f"| {case} |", *(f" {' '.join(cell)} |" for cell in cells))
+
+
+def print_tables(case: Case, forms: Mapping[str, Form]) -> Results:
+    """Print AUROC and the share flagged of every change of a table, and return them."""
+    answer = {}
+    changes = [group for group in case.groups if group != "known"]
+    print(f"\n| {case.name} |", *(f" {change.partition('/')[2]} |" for change in changes))
+    for name, form in forms.items():
+        values = answer[name] = evaluate(case, case.scores(form))
+        print(f"| {name} |", *(f" {values[change]:.1f}, {values[f'flagged/{change}']:.0f} |" for change in changes))
+    return answer
+
+
+def short(results: Mapping[str, Results], *, whole: tuple[str, ...] = ()) -> dict[str, object]:
+    """Return results of forms for a record: of every network score, near, far and TNR, and all groups of some forms."""
+    columns = ("score", "near", "far", "tnr")
+    return {
+        form: {
+            case: {k: round(v, 2) for k, v in values.items() if not k.startswith("flagged")}
+            if form in whole
+            else [round(values[column], 2) if column in values else None for column in columns]
+            for case, values in held.items()
+        }
+        for form, held in results.items()
+    }
 
 
 def main() -> None:
@@ -226,50 +321,50 @@ def main() -> None:
     parser.add_argument("--record", type=Path)
     args = parser.parse_args()
     cases = [Case(path) for path in sorted(args.folder.glob("*.npz"))]
-    images = [case for case in cases if case.has_layers and not case.name.startswith("table")]
     tables = [case for case in cases if case.name.startswith("table")]
-    record: dict[str, object] = {"accuracy": {case.name: float(case.arrays["accuracy"]) for case in cases}}
-    header = "| form | score | near | far | TNR | better / worse |\n|---|---|---|---|---|---|"
-    if images:
-        print("networks:", ", ".join(f"{case.name} {float(case.arrays['accuracy']):.1f}" for case in images), "\n")
-        default = compare(images, {"default": DEFAULT})["default"]
-        others = {
-            name: {case.name: evaluate(case, case.arrays[name]) for case in images} for name in ("msp", "energy")
-        }
-        record["layers"] = {"default": default} | others
-        print(header, row("default", default, default), *(row(n, r, default) for n, r in others.items()), sep="\n")
-        for letter, forms in CHOICES.items():
-            results = compare(images, forms)
-            record[letter] = results
-            print(*(row(f"{letter}: {name}", result, default) for name, result in results.items()), sep="\n")
-        print("\n| distorted |", *(f" {name.partition('/')[2]} |" for name in default[images[0].name] if "dist" in name))
-        for name in ("default", "A", "B", "C", "D"):
-            for form, results in ({"": default} if name == "default" else record[name]).items():
-                shares = [np.mean([held[g] for held in results.values()]) for g in default[images[0].name] if "dist" in g]
-                print(f"| {name} {form} |", *(f" {share:.1f} |" for share in shares))
-    for kind, some in (("image embeddings", images), ("text", [case for case in cases if not case.has_layers])):
-        if some:
-            results = compare(some, OF_EMBEDDINGS)
-            record[f"G: {kind}"] = results
-            print("\nG,", kind, "\n", header, sep="")
-            print(*(row(name, result, results["no profile"]) for name, result in results.items()), sep="\n")
-    if tables:
-        print("\n| AUROC, flagged on tables |", *(f" {g.partition('/')[2]} |" for g in list(tables[0].groups)[1:]))
+    texts = [case for case in cases if not case.has_layers]
+    images = [case for case in cases if case not in tables + texts]
+    accuracies = {case.name: round(float(case.arrays["accuracy"]), 1) for case in cases}
+    record: dict[str, object] = {"accuracy": accuracies, "columns": ["score", "near", "far", "tnr"]}
+    print("accuracy:", ", ".join(f"{name} {value:.1f}" for name, value in accuracies.items()), "\n")
+
+    forms = {"default": DEFAULT} | {
+        f"{letter}: {name}": f for letter, held in CHOICES.items() for name, f in held.items()
+    }
+    forms |= {f"together: {name}": form for name, form in TOGETHER.items()}
+    forms |= {f"afterwards: {name}": form for name, form in AFTERWARDS.items()}
+    results = compare(images, forms)
+    for name in ("msp", "energy"):
+        results[name] = {case.name: evaluate(case, case.arrays[name]) for case in images}
+    print(HEADER, *(row(name, result, results["default"]) for name, result in results.items()), sep="\n")
+    print_distorted(results)
+    print_networks(results, ("default", "A: mean + maximum", "together: + mean alone"))
+    whole = ("default", "A: mean + maximum", "together: + mean alone")
+    record["images"] = short(results, whole=whole)
+
+    of_embeddings = OF_EMBEDDINGS | {f"afterwards: {name}": form for name, form in ALONE_AFTERWARDS.items()}
+    for kind, some in (("image embeddings", images), ("text", texts)):
+        results = compare(some, of_embeddings)
+        print(f"\nG, {kind}\n{HEADER}")
+        print(*(row(name, result, results["no profile"]) for name, result in results.items()), sep="\n")
+        print_networks({"default": results["no profile"]} | results, tuple(OF_EMBEDDINGS))
+        record[f"G, {kind}"] = short(results, whole=tuple(OF_EMBEDDINGS) if some is texts else ())
+
     for case in tables:
-        for name, form in {"default": DEFAULT, **{n: f for c in "ABC" for n, f in CHOICES[c].items()}, **CHOICES["E'"]}.items():
-            results = evaluate(case, case.scores(form))
-            record[f"{case.name}: {name}"] = results
-            flagged = [results[f"flagged/{g}"] for g in list(case.groups)[1:]]
-            cells = [f" {results[g]:.1f}, {share:.0f} |" for g, share in zip(list(case.groups)[1:], flagged, strict=True)]
-            print(f"| {case.name} {name} |", *cells)
+        kept = {name: form for name, form in forms.items() if name[:2] in {"de", "A:", "B:", "C:", "E'", "to", "af"}}
+        record[case.name] = short({"of this table": print_tables(case, kept)}, whole=("of this table",))
     if args.record:
-        args.record.write_text(json.dumps(rounded(record), indent=1) + "\n", encoding="utf-8")
+        args.record.write_text(compact(record), encoding="utf-8")
 
 
-def rounded(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: rounded(held) for key, held in value.items()}
-    return round(value, 2) if isinstance(value, float) else value
+def compact(record: dict[str, object]) -> str:
+    """Return JSON of a line for every form or table."""
+    lines = []
+    for name, held in record.items():
+        inner = held if isinstance(held, dict) else {}
+        text = ",\n  ".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in inner.items())
+        lines.append(f" {json.dumps(name)}: " + (f"{{\n  {text}\n }}" if inner else json.dumps(held)))
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Write what forms of the guard are made of for MLPs on made tables of 54 standardised columns.
 
-    python studies/guard-form/tables.py --out FOLDER
+python studies/guard-form/tables.py --out FOLDER
 """
 
 from __future__ import annotations
@@ -21,7 +21,14 @@ TRAIN, TEST = 20_000, 1500
 def table(seed: int, *, correlated: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return rows and seven classes: blobs on a hypercube, or mixed columns of which some are binary, like covtype."""
     x, y = make_classification(
-        TRAIN + TEST, 54, n_informative=20, n_redundant=10, n_classes=7, n_clusters_per_class=2, class_sep=1.5, random_state=seed
+        TRAIN + TEST,
+        54,
+        n_informative=20,
+        n_redundant=10,
+        n_classes=7,
+        n_clusters_per_class=2,
+        class_sep=1.5,
+        random_state=seed,
     )
     if correlated:
         x = np.concatenate([np.exp(0.5 * x[:, :10]), x[:, 10:] > np.quantile(x[:, 10:], 0.8, axis=0)], axis=1)
@@ -49,9 +56,9 @@ def main() -> None:
         optimiser = torch.optim.Adam(parameters, lr=1e-3)
         rows, labels = torch.tensor(x[:TRAIN], dtype=torch.float32), torch.tensor(y[:TRAIN])
         for _ in range(15):
-            for batch in torch.randperm(TRAIN).split(128):
+            for batch in torch.split(torch.randperm(TRAIN), 128):
                 optimiser.zero_grad()
-                cross_entropy(head(second(first(rows[batch]).relu()).relu()), labels[batch]).backward()
+                cross_entropy(head(second(first(rows[batch]).relu()).relu()), labels[batch]).backward()  # type: ignore[no-untyped-call]
                 optimiser.step()
 
         def run(inputs: Tensor, first: nn.Linear = first, second: nn.Linear = second, head: nn.Linear = head) -> Rows:
@@ -66,7 +73,7 @@ def main() -> None:
         accuracy = 100 * float((new.logits[:TEST].argmax(dim=1).numpy() == y[TRAIN:]).mean())
         answer["accuracy"] = np.array(accuracy)
         answer["groups"], answer["sizes"] = np.array(list(groups)), np.array([len(g) for g in groups.values()])
-        np.savez_compressed(out / f"{name}.npz", **answer)
+        np.savez_compressed(out / f"{name}.npz", **answer)  # type: ignore[arg-type]
         print(f"{name}: accuracy {accuracy:.1f}", flush=True)
 
 

