@@ -124,11 +124,10 @@ def choose_layers(trace: Trace, head: Call, samples: int, wanted: int | tuple[st
         samples: how many it was given.
         wanted: how many layers, or their names.
     """
-    holders = _holders(trace.root, head)
     before = trace.calls[: trace.calls.index(head)]
     if isinstance(wanted, tuple):
         return tuple(_named(name, before, samples) for name in wanted)
-    pieces = [piece for piece in _pieces(trace.root, holders) if piece in set(before)]
+    pieces = [piece for piece in _pieces(trace.root, head) if piece in set(before)]
     usable = [piece for piece in pieces if _is_usable(piece, samples, head)]
     blocks = _blocks(usable, pieces)
     if blocks:
@@ -148,12 +147,13 @@ def _holders(root: Call, head: Call) -> set[Call]:
     return set()
 
 
-def _pieces(call: Call, holders: set[Call]) -> Iterator[Call]:
+def _pieces(call: Call, head: Call) -> Iterator[Call]:
     """Split a call into pieces, and yield them: blocks and layers, not the parts of blocks.
 
     What holds the head is split, and ``nn.Sequential``; what there is once, and stages, which put out what the last of
     several blocks of one class puts out.
     """
+    holders = _holders(call, head)
     everywhere = list(_inside(call))
     by_class: dict[type[nn.Module], list[Call]] = defaultdict(list)
     for each in everywhere:
@@ -162,6 +162,8 @@ def _pieces(call: Call, holders: set[Call]) -> Iterator[Call]:
 
     def split(parent: Call) -> Iterator[Call]:
         for child in parent.children:
+            if child is head:
+                continue
             kind = type(child.module)
             is_single = len(by_class[kind]) == 1 and not _is_listed(call, child)
             if child.children and (kind is nn.Sequential or child in holders or is_single or is_stage[kind]):

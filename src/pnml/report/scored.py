@@ -56,7 +56,7 @@ def report_of_scores(
             f"{count_class_names(class_names, names_file)}, and {path} has class {most}: give one a line, from "
             "class 0 on"
         )
-    layers = layers_of(path, table, None if loaded is None else loaded.layer_names)
+    layers = layers_of(path, table, None if loaded is None else loaded.watched_names)
     scored = ScoredSet(
         name=path.name if images is None else images.name,
         role="unlabelled",
@@ -85,7 +85,7 @@ def report_of_scores(
         facts=facts,
         sets=(scored,),
         class_names=class_names,
-        spectrum=None if loaded is None else loaded.subspace.spectrum,
+        spectrum=None if loaded is None else loaded.spectrum,
         calibration=calibration,
         threshold=_threshold(table) if calibration is None else None,
         layer_names=layers.names,
@@ -95,7 +95,7 @@ def report_of_scores(
 def _facts_of(path: Path, detector: Detector) -> dict[str, str]:
     """Return what a page says about a detector, and about thresholds of its classes."""
     sizes = f"{detector.n_features:,} features, {detector.n_classes:,} classes"
-    fitted = f"fitted on {detector.subspace.count:,} samples, rank {detector.subspace.rank:,}"
+    fitted = f"fitted on {detector.count:,} samples, rank {detector.rank:,}"
     facts, calibration = {"Detector": f"{path.name}: {sizes}, {fitted}"}, detector.threshold
     if calibration is not None and calibration.by is not None:
         own = sum(one.is_own for one in calibration.classes)
