@@ -202,17 +202,6 @@ def test_a_compiled_guard_keeps_no_batch() -> None:
     assert kept() is None
 
 
-def test_an_uncompiled_pass_between_two_batches_compiles_nothing_again() -> None:
-    guard, backend, x = guarded(CNN().eval(), images(96)), Backend(), images(4)
-    guard.compile(backend=backend)
-    guard(x)
-    count = len(backend.graphs)
-    with guard.eval_no_grad():
-        guard.run((x,), {}, compiled=False)
-    guard(x)
-    assert len(backend.graphs) == count > 0
-
-
 def test_copy_save_and_export_after_compiling(tmp_path: Path) -> None:
     model, x = CNN().eval(), images(5)
     guard = guarded(model, images(96), backend=Backend())

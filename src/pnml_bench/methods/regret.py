@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from pnml.core.scaling import EmbeddingScale
-    from pnml.pytorch.layers import Layer
+    from pnml.pytorch.contract import Layer
     from pnml_bench.methods.view import View
 
 

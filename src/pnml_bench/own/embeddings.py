@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from pnml.io.embeddings import open_embeddings
 from pnml.io.feature_columns import check_layer_widths
 from pnml.io.parquet_files import label_column, open_parquet
-from pnml.pytorch.layers import Layer
+from pnml.pytorch.contract import Layer
 from pnml_bench.data.selection import Selection
 from pnml_bench.methods.protocol import MethodFailedError
 from pnml_bench.methods.view import Outputs, View

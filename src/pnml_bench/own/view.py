@@ -13,7 +13,7 @@ from pnml_bench.methods.view import Outputs, View
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pnml.pytorch.layers import Layer
+    from pnml.pytorch.contract import Layer
     from pnml_bench.data import ImageSet
     from pnml_bench.methods.view import Track
     from pnml_bench.own.network import OwnNetwork
