@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pnml._version import __version__
+from pnml.io.scores import layer_labels
 from pnml.report import Report
 from pnml.report.labels import label
 from pnml.report.tables import METRICS, metrics_by_set
@@ -47,7 +48,7 @@ def as_report(result: DemoResult) -> Report:
         class_names=result.classes,
         spectrum=detector.subspace.spectrum,
         calibration=threshold,
-        layer_names=detector.layer_names,
+        layer_names=layer_labels(detector.layer_names)[1:],
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -25,11 +25,57 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pnml.core.calibration import Threshold
-    from pnml.report.table import Table
 
     Images: TypeAlias = NDArray[np.uint8] | Sequence[str | Path] | Mapping[int, NDArray[np.uint8]]
 
 ROLES = ("in", "out", "unlabelled")
+LENGTHS = "lengths"
+"""The last of the layers, where it has this name, holds the lengths of the rows of all others: it has no depth."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table of texts and percentages.
+
+    Attributes:
+        title: the heading above the table.
+        columns: the column headings. A pair (group, heading) places adjacent columns of the same group under a common
+            heading; the largest number of a group is bold.
+        rows: one entry per column: a text, a number, or None for a missing value.
+        note: a text below the table.
+        charted: the heading of the column that leads the chart above the table, a dot for each number of a row; ""
+            without a chart.
+        folded: whether the table is to be opened by the reader.
+    """
+
+    title: str
+    columns: tuple[str | tuple[str, str], ...]
+    rows: tuple[tuple[str | float | None, ...], ...]
+    note: str = ""
+    charted: str = ""
+    folded: bool = False
+
+    def __post_init__(self) -> None:
+        for number, row in enumerate(self.rows):
+            if len(row) != len(self.columns):
+                raise ValueError(
+                    f"row {number} of table {self.title!r} has {len(row)} entries: expected {len(self.columns)}, "
+                    "one per column"
+                )
+
+
+class Depth(NamedTuple):
+    """A layer of the network, in the order of display: from input to output, the embedding, the lengths.
+
+    Attributes:
+        name: of the layer.
+        column: of the leverages.
+        kind: "early" in the first half of the network, "late" in the second, "lengths" for the lengths.
+    """
+
+    name: str
+    column: int
+    kind: Literal["early", "late", "lengths"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,8 +95,8 @@ class ScoredSet:
         ids: the name of every sample, such as its file name.
         p_value: conformal p-values, shape (n,); of the report's ``calibration`` when left out.
         is_ood: which samples are flagged, shape (n,); those above the report's threshold when left out.
-        leverage: the shares of the embedding and of every earlier layer in the leverage, shape (n, 1 + layers).
-        strangest: the strangest layer of each sample, shape (n,): 0 is the embedding, l the l-th earlier layer.
+        leverage: the shares of the embedding and of the other layers in the leverage, shape (n, 1 + layers).
+        strangest: the strangest layer of each sample, shape (n,): 0 is the embedding, l the l-th other layer.
 
     >>> ScoredSet(name="photos", role="unlabelled", regret=[0.1, 0.7]).regret
     array([0.1, 0.7])
@@ -128,7 +174,8 @@ class Report:
         tables: further tables, such as benchmark results.
         baseline_name: the displayed name of the sets' ``baseline``.
         pnml_name: the displayed name of the regret.
-        layer_names: of the earlier layers in the sets' ``leverage``, from the input on.
+        layer_names: of the columns of ``leverage`` after the embedding: the layers from the input on, and "lengths" if
+            it is the last.
 
     >>> photos = ScoredSet(name="photos", role="unlabelled", regret=[0.1, 0.7])
     >>> Report(title="My photos", facts={}, sets=(photos,)).other_sets[0].name
@@ -162,7 +209,7 @@ class Report:
         if self.threshold is not None and not (math.isfinite(self.threshold) and self.threshold >= 0):
             raise ValueError(f"the threshold is {self.threshold}: expected a finite regret of 0 nats or more")
         for one in self.sets:
-            check_layers(one, len(self.depths))
+            check_layers(one, 1 + len(self.layer_names))
         if self.spectrum is not None:
             object.__setattr__(self, "spectrum", checked_spectrum(self.spectrum))
 
@@ -187,9 +234,18 @@ class Report:
         return tuple(one for one in self.sets if one.role == "out")
 
     @property
-    def depths(self) -> tuple[str, ...]:
-        """The names of all layers from input to output, the embedding last."""
-        return (*self.layer_names, "embedding")
+    def depths(self) -> tuple[Depth, ...]:
+        """All layers in the order of display."""
+        has_lengths = self.layer_names[-1:] == (LENGTHS,)
+        count = len(self.layer_names) - has_lengths
+        names = (*self.layer_names[:count], "embedding")
+        depths = [
+            Depth(name, (place + 1) % (count + 1), "early" if 2 * place < count else "late")
+            for place, name in enumerate(names)
+        ]
+        if has_lengths:
+            depths.append(Depth(LENGTHS, count + 1, "lengths"))
+        return tuple(depths)
 
     @property
     def has_depths(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -10,10 +10,9 @@ from pnml.core.detector import Detector
 from pnml.io.decode import UndecodableError, read_image
 from pnml.io.images import open_images
 from pnml.io.score_table import read_scores
-from pnml.io.scores import STRANGEST
+from pnml.io.scores import LEVERAGE, STRANGEST, layer_labels
 from pnml.report.checks import check_class_names, count_class_names
 from pnml.report.model import Report, ScoredSet
-from pnml.report.scored_layers import layers_of
 from pnml.report.thumbnails import extremes, thumbnail
 
 if TYPE_CHECKING:
@@ -26,6 +25,14 @@ if TYPE_CHECKING:
 
 _BATCH = 256
 _ROUNDING = 1e-6  # relative, of a regret in float32
+
+
+class _Layers(NamedTuple):
+    """What a table says about the layers: nothing where their order is not known."""
+
+    names: tuple[str, ...] = ()
+    leverage: NDArray[np.float64] | None = None
+    strangest: NDArray[np.int64] | None = None
 
 
 def report_of_scores(
@@ -56,7 +63,7 @@ def report_of_scores(
             f"{count_class_names(class_names, names_file)}, and {path} has class {most}: give one a line, from "
             "class 0 on"
         )
-    layers = layers_of(path, table, None if loaded is None else loaded.layer_names)
+    layers = _layers(path, table, None if loaded is None else loaded.layer_names)
     scored = ScoredSet(
         name=path.name if images is None else images.name,
         role="unlabelled",
@@ -92,6 +99,23 @@ def report_of_scores(
     )
 
 
+def _layers(path: Path, table: dict[str, NDArray[Any]], fitted: tuple[str, ...] | None) -> _Layers:
+    """Return the layers of a table, by its own columns or by the names of a detector's earlier layers."""
+    if STRANGEST not in table:
+        return _Layers()
+    columns = [name for name in table if name.startswith(LEVERAGE)]
+    names = [name.removeprefix(LEVERAGE) for name in columns]
+    if not names and fitted is not None:
+        names = list(layer_labels(fitted))
+    if not names:
+        return _Layers()
+    strangest = table[STRANGEST].tolist()
+    if unknown := sorted(set(strangest) - set(names)):
+        raise ValueError(f"{path} names the layer {unknown[0]!r}, which is none of {names}: pass the detector it is of")
+    leverage = np.stack([table[name] for name in columns], axis=1) if columns else None
+    return _Layers(tuple(names[1:]), leverage, np.array([names.index(name) for name in strangest], dtype=np.int64))
+
+
 def _facts_of(path: Path, detector: Detector) -> dict[str, str]:
     """Return what a page says about a detector, and about thresholds of its classes."""
     sizes = f"{detector.n_features:,} features, {detector.n_classes:,} classes"
@@ -125,10 +149,10 @@ def _check_decisions(path: Path, table: dict[str, NDArray[Any]], detector: Path,
     wrong = np.flatnonzero((low == high) & (low != table["is_ood"]))
     if wrong.size:
         row = int(wrong[0])
-        found = "flagged" if table["is_ood"][row] else "not flagged"
+        decision = "flagged" if table["is_ood"][row] else "not flagged"
         raise ValueError(
             f"{path} was not decided by the threshold of {detector}: {table['id'][row]!r} has a regret of "
-            f"{regret[row]:.6g} and is {found} in the table. Pass the detector that it was scored with, score "
+            f"{regret[row]:.6g} and is {decision} in the table. Pass the detector that it was scored with, score "
             "again, or leave out --detector"
         )
 
@@ -136,14 +160,14 @@ def _check_decisions(path: Path, table: dict[str, NDArray[Any]], detector: Path,
 def _thumbnails(images: Path, ids: list[str], rows: NDArray[np.intp], path: Path) -> dict[int, NDArray[np.uint8]]:
     """Return the thumbnails of some rows, without images that cannot be read."""
     wanted = {ids[row]: int(row) for row in rows}
-    found: dict[int, NDArray[np.uint8]] = {}
+    thumbnails: dict[int, NDArray[np.uint8]] = {}
     for names, encoded in open_images(images).read(0, _BATCH):
         for name, image in zip(names.tolist(), encoded, strict=True):
             if str(name) in wanted:
                 try:
-                    found[wanted[str(name)]] = thumbnail(read_image(image))
+                    thumbnails[wanted[str(name)]] = thumbnail(read_image(image))
                 except (OSError, UndecodableError):
                     continue
-    if not found:
+    if not thumbnails:
         raise ValueError(f"no id in {path} is an image in {images}: pass the folder or parquet file that was scored")
-    return found
+    return thumbnails
