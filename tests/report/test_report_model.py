@@ -17,10 +17,10 @@ from .factories import comparison, numbered_images, scored
     ("wrong", "message"),
     [
         ({"role": "inside"}, "the role of 'new' is 'inside': expected one of in, out, unlabelled"),
-        ({"regret": []}, r"has shape \(0,\): expected shape \(n,\)"),
+        ({"regret": []}, r"has shape \(0,\): expected \(n,\)"),
         ({"regret": [[0.1]]}, r"has shape \(1, 1\)"),
         ({"regret": [0.1, np.nan]}, "row 1 of 'new' has a regret of nan"),
-        ({"regret": [0.1, -0.5]}, "has a regret of -0.5: expected 0 nats or more"),
+        ({"regret": [0.1, -0.5]}, "row 1 of 'new' has a regret of -0.5: expected a finite number of 0 nats or more"),
         ({"probability": [np.inf, 1.0]}, "row 0 of 'new' has a probability of inf"),
         ({"p_value": [0.5, 1.5]}, "row 1 of 'new' has a p-value of 1.5: expected a number from 0 to 1"),
         ({"p_value": [np.nan, 0.5]}, "row 0 of 'new' has a p-value of nan"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,14 +25,6 @@ if TYPE_CHECKING:
 
 _BATCH = 256
 _ROUNDING = 1e-6  # relative, of a regret in float32
-
-
-class _Layers(NamedTuple):
-    """What a table says about the layers: nothing where their order is not known."""
-
-    names: tuple[str, ...] = ()
-    leverage: NDArray[np.float64] | None = None
-    strangest: NDArray[np.int64] | None = None
 
 
 def report_of_scores(
@@ -63,7 +55,10 @@ def report_of_scores(
             f"{count_class_names(class_names, names_file)}, and {path} has class {most}: give one a line, from "
             "class 0 on"
         )
-    layers = _layers(path, table, None if loaded is None else loaded.layer_names)
+    names = _layer_names(table, None if loaded is None else loaded.layer_names)
+    leverage = None
+    if names and LEVERAGE + names[0] in table:
+        leverage = np.stack([table[LEVERAGE + name] for name in names], axis=1)
     scored = ScoredSet(
         name=path.name if images is None else images.name,
         role="unlabelled",
@@ -74,11 +69,11 @@ def report_of_scores(
         ids=ids,
         p_value=table.get("p_value"),
         is_ood=table.get("is_ood"),
-        leverage=layers.leverage,
-        strangest=layers.strangest,
+        leverage=leverage,
+        strangest=_strangest(path, table, names) if names else None,
     )
     facts = {"Scores": f"{path.name}, {len(scored):,} samples"}
-    if STRANGEST in table and not layers.names:
+    if STRANGEST in table and not names:
         facts["Layers"] = "in an order that the detector knows: pass --detector to see where samples are strange"
     if images is not None:
         facts["Images"] = str(images)
@@ -95,25 +90,23 @@ def report_of_scores(
         spectrum=None if loaded is None else loaded.subspace.spectrum,
         calibration=calibration,
         threshold=_threshold(table) if calibration is None else None,
-        layer_names=layers.names,
+        layer_names=tuple(names[1:]),
     )
 
 
-def _layers(path: Path, table: dict[str, NDArray[Any]], fitted: tuple[str, ...] | None) -> _Layers:
-    """Return the layers of a table, by its own columns or by the names of a detector's earlier layers."""
+def _layer_names(table: dict[str, NDArray[Any]], fitted: tuple[str, ...] | None) -> list[str]:
+    """Return the layers of a table, the embedding first; none where nothing says in which order they are."""
     if STRANGEST not in table:
-        return _Layers()
-    columns = [name for name in table if name.startswith(LEVERAGE)]
-    names = [name.removeprefix(LEVERAGE) for name in columns]
-    if not names and fitted is not None:
-        names = list(layer_labels(fitted))
-    if not names:
-        return _Layers()
+        return []
+    names = [name.removeprefix(LEVERAGE) for name in table if name.startswith(LEVERAGE)]
+    return list(layer_labels(fitted)) if not names and fitted is not None else names
+
+
+def _strangest(path: Path, table: dict[str, NDArray[Any]], names: list[str]) -> NDArray[np.int64]:
     strangest = table[STRANGEST].tolist()
     if unknown := sorted(set(strangest) - set(names)):
         raise ValueError(f"{path} names the layer {unknown[0]!r}, which is none of {names}: pass the detector it is of")
-    leverage = np.stack([table[name] for name in columns], axis=1) if columns else None
-    return _Layers(tuple(names[1:]), leverage, np.array([names.index(name) for name in strangest], dtype=np.int64))
+    return np.array([names.index(name) for name in strangest], dtype=np.int64)
 
 
 def _facts_of(path: Path, detector: Detector) -> dict[str, str]:

@@ -77,7 +77,8 @@ def verdict(report: Report, scored: ScoredSet) -> Verdict | None:
     decided = decisions(report, scored)
     if decided is None:
         return None
-    flagged, count, calibration = int(decided.sum()), len(scored), report.calibration
+    flagged, count = int(decided.sum()), len(scored)
+    calibration = report.calibration
     confidence = CONFIDENCE if calibration is None else calibration.confidence
     seen = observed_interval(flagged, count, confidence)
     details = f"{flagged:,} of {count:,} samples; with {_percent(confidence)} confidence the share is {as_range(seen)}."
