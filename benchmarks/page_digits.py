@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     Spread = dict[str, float]
 
 SCALES = {
-    "auto": '`embedding_scale="auto"`, the default ([why](../near-ood.md))',
+    "auto": '`embedding_scale="auto"`, the default ([why](../quality.md#near-ood))',
     "paper": '`embedding_scale="paper"`, norm 1, reproduces the paper',
 }
 WAYS = {
