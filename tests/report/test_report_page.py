@@ -243,7 +243,7 @@ def test_best_value_of_a_group_is_bold_after_rounding_and_charted() -> None:
     dots = re.findall(r'<circle class="(\w+)" cx="([\d.]+)".*?<title>(.*?)</title>', page)
     assert [text for kind, _, text in dots if kind == "leading"] == ["y 100.0", "y 2.0"]
     places = {text: float(x) for _, x, text in dots}
-    assert places["y 100.0"] == 585, "the end of the axis"
+    assert places["y 100.0"] == 468, "the end of the axis"
     assert places["x 1.0"] < places["y 2.0"] < places["x 3.0"]
 
 

@@ -204,11 +204,11 @@ def _facts(results: Sequence[Result], shown: Sequence[Result]) -> dict[str, str]
     if is_one_network and first.accuracy is not None:
         facts["Test accuracy"] = f"{first.accuracy:.1f}% on {label(first.ind)}"
     facts["Results"] = f"{count} run, {len(results) - count} not run"
+    facts["Date"] = _listed(sorted({result.date[:10] for result in shown}))
     if is_one_network and "train" in first.counts:
         facts["Detector"] = f"fitted on {first.counts['train']:,} samples, rank {first.rank}"
     facts["Checkpoint"] = _listed(result.checkpoint or "" for result in shown)
     facts["Command"] = first.command + (" and others" if len(shown) > 1 else "")
-    facts["Date"] = _listed(sorted({result.date[:10] for result in shown}))
     facts["Device"] = _listed(result.run.device for result in shown)
     facts["Versions"] = ", ".join(f"{name} {version}" for name, version in first.run.versions.items())
     facts["Images"] = "; ".join(notes(shown))

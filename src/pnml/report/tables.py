@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pnml.report.model import Report
 
 _NUMBER = re.compile(r"[-+]?[\d,]+(\.\d+)?%?")
-_AXIS = (200, 585)  # of the dots, in units of their drawing
+_AXIS = (172, 468)  # of the dots, in units of their drawing
 
 METRICS = ("auroc", "tnr_at_tpr95", "detection_accuracy")
 
@@ -79,11 +79,15 @@ def layout(table: Table) -> dict[str, Any]:
         for place in range(len(table.columns))
     ]
     groups = [column[0] if isinstance(column, tuple) else None for column in table.columns]
+    subheads = [column[1] for column in table.columns if isinstance(column, tuple)]
     heads: list[dict[str, Any]] = []
     for group, places in groupby(range(len(groups)), lambda place: groups[place]):
         members = list(places)
         if group is None:
             heads += [{"text": table.columns[place], "is_number": numeric[place], "span": 0} for place in members]
+        elif len(set(groups) - {None}) == 1:  # the title says what a single group is of
+            heads += [{"text": name, "is_number": True, "span": 0} for name in subheads]
+            subheads = []
         else:
             heads.append({"text": group, "span": len(members)})
     return {
@@ -91,7 +95,7 @@ def layout(table: Table) -> dict[str, Any]:
         "note": table.note,
         "folded": table.folded,
         "heads": heads,
-        "subheads": [column[1] for column in table.columns if isinstance(column, tuple)],
+        "subheads": subheads,
         "rows": [_cells(row, groups, numeric) for row in table.rows],
         "chart": _chart(table) if table.charted else None,
     }
