@@ -35,7 +35,8 @@ CONSTANTS = {
         "theory, tested in tests/core/test_conformal.py, or what the page's snippet prints",
     ),
     "docs/results.md": {"0.7": "what the paper says of its Iris figure"},
-    **dict.fromkeys(("docs/guides/text.md", "docs/guides/uses.md"), {"0.2": "the version in the note at the top"}),
+    "docs/guides/text.md": {"0.2": "the version in the note at the top"},
+    "docs/guides/uses.md": {"0.2": "the version in the note at the top"},
 }
 """Decimal numbers outside of the blocks that are no measurements, and what they are."""
 

@@ -136,8 +136,8 @@ def test_what_a_page_loads_from_elsewhere_is_found(tag: str) -> None:
 def test_every_page_is_in_the_navigation() -> None:
     navigation = re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     pages = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
-    tables = {page for page in pages if page.startswith("tables/")} | {"families.md", "photographs-tables.md", "text-ood.md"}
-    missing = sorted(set(pages) - tables - set(navigation))
+    tables = {"families.md", "photographs-tables.md", "text-ood.md"}
+    missing = sorted({page for page in pages if not page.startswith("tables/")} - tables - set(navigation))
     assert missing == [], "add these pages to nav in mkdocs.yml"
     assert len(set(navigation)) == len(navigation)
 
