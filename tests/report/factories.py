@@ -110,7 +110,7 @@ def changed() -> Monitor:
     """Return the monitor of a stream in which class 1 becomes strange, and the first layer gives it away."""
     rng = np.random.default_rng(0)
     threshold = calibrate(rng.gamma(2, 0.1, 400), predictions=rng.integers(0, 3, 400), n_classes=3)
-    monitor = Monitor(SimpleNamespace(threshold=threshold, layer_names=LAYERS))
+    monitor = Monitor(SimpleNamespace(threshold=threshold, watched_names=LAYERS))
     count = QUIET + CHANGED
     regret, prediction, strangest = rng.gamma(2, 0.1, count), rng.integers(0, 3, count), rng.integers(0, 5, count)
     is_strange = (np.arange(count) >= QUIET) & (prediction == 1)

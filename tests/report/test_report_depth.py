@@ -118,7 +118,7 @@ def test_order_of_layers_comes_from_the_table_or_the_detector(tmp_path: Path) ->
     detector.partial_fit(rng.normal(size=(50, 5)), features=[rng.normal(size=(50, 4)), rng.normal(size=(50, 3))])
     detector.save(tmp_path / "detector.safetensors")
     report = report_of_scores(paths[1], detector=tmp_path / "detector.safetensors")
-    assert report.layer_names == ("conv0", "conv1")
+    assert report.layer_names == ("conv0", "conv1", "lengths")
     assert report.sets[0].strangest is not None
     assert report.sets[0].strangest.tolist() == [0, 2]
     Detector(rng.normal(size=(3, 5))).fit(rng.normal(size=(50, 5))).save(tmp_path / "other.safetensors")

@@ -61,8 +61,8 @@ def test_numbers_of_tables_keep_their_spread_and_code_stays() -> None:
         ("docs/index.md", "../examples/files.ipynb", "examples/files.md"),
         ("examples/files.ipynb", "../docs/guides/uses.md", "../guides/uses.md"),
         ("CONTRIBUTING.md", "docs/scale.md", "../scale.md"),
-        ("research/confirm.md", "second-round.md", "second-round.md"),
-        ("research/confirm.md", "../docs/tables/a.md", "../../tables/a.md"),
+        ("studies/layers/README.md", "plan.md", "plan.md"),
+        ("studies/layers/README.md", "../../docs/tables/a.md", "../../../tables/a.md"),
     ],
 )
 def test_links_lead_to_the_same_file(page: str, link: str, expected: str) -> None:

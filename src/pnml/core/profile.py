@@ -1,10 +1,10 @@
 """How strange the layers of a sample are together: its profile over the depth of the network.
 
 In the bulk of the training rows, the leverage of an early layer varies with what has nothing to do with classes, and
-the leverages of layers vary together. So a sample's leverages (of its embedding about the mean of its class and about
-that of all rows, and of its earlier layers) are compared with those of training rows, each left out of the fit. With
-z_l how far the logarithm of a leverage is above the median, in standard deviations, 0 if it is below,
-and R the correlation of these logarithms, ::
+the leverages of layers vary together. So a sample's leverages about the overall means (of its embedding, of its earlier
+layers, of the input, of all lengths) are compared with those of training rows, each left out of the fit. With z_l how
+far the logarithm of a leverage is above the median, in standard deviations, 0 if it is below, and R the correlation of
+these logarithms, ::
 
     s = zᵀR⁻¹z / (its 95 % quantile) + mean(z) / (its 95 % quantile)
 
@@ -12,7 +12,7 @@ The first term sees a layer that stands out of the others, the second that all l
 *excess* of s over its 90 % quantile is added to the leverage, so that samples like the training set keep the regret of
 their embedding. It is divided among the layers as they contribute to s.
 
-All of this was chosen by measurement; see research/deep-regret.md.
+All of this was chosen by measurement; see studies/layers/README.md.
 """
 
 from __future__ import annotations
@@ -130,29 +130,3 @@ def _excess(parts: Array, profile: Profile) -> Array:
 def _parts(h: Array, profile: Profile, constants: tuple[Array, ...]) -> Array:
     z = standardise(h, profile, constants)
     return z * (z @ constants[2] + profile.push)
-
-
-def error_of_excess(h: Array, r: Array, profile: Profile, constants: tuple[Array, ...]) -> tuple[Array, Array]:
-    """Bound how far the sum of :func:`shares` is off where the roots of leverages are off by relative errors.
-
-    Args:
-        h: the leverages of the layers, shape (n, P).
-        r: the relative errors of their roots, shape (n, P).
-        profile: what they are compared with.
-        constants: ``profile.arrays`` in the library, on the device and in the dtype of ``h``.
-
-    Returns:
-        The bound, and whether it holds: whether every r is small, or its layer surely below its median; (n,) each.
-    """
-    xp = namespace(h)
-    centre, spread, mixing = constants
-    z = standardise(h, profile, constants)
-    highest = xp.log(at_least(h, profile.smallest)) + 2 * xp.log1p(r)
-    silent = (highest < centre) | (h * (1 + r) ** 2 < profile.smallest)
-    off = xp.where(silent, xp.zeros_like(r), 2.1 * r / spread)  # 2 |log(1 ± r)| ≤ 2.1 r for r ≤ 0.05
-    steep = 2 * xp.abs(z @ mixing) + profile.push
-    of_sum = (steep * off).sum(-1) + ((off @ xp.abs(mixing)) * off).sum(-1)
-    s = (z * (z @ mixing + profile.push)).sum(-1)
-    bound = SLOPE / profile.reach * of_sum
-    bound = xp.where(s + of_sum < profile.limit, xp.zeros_like(bound), bound)
-    return bound, xp.all(silent | (r < 0.05), axis=-1)

@@ -55,7 +55,7 @@ def report_of_scores(
             f"{count_class_names(class_names, names_file)}, and {path} has class {most}: give one a line, from "
             "class 0 on"
         )
-    names = _layer_names(table, None if loaded is None else loaded.layer_names)
+    names = _layer_names(table, None if loaded is None else loaded.watched_names)
     leverage = None
     if names and LEVERAGE + names[0] in table:
         leverage = np.stack([table[LEVERAGE + name] for name in names], axis=1)
@@ -87,7 +87,7 @@ def report_of_scores(
         facts=facts,
         sets=(scored,),
         class_names=class_names,
-        spectrum=None if loaded is None else loaded.subspace.spectrum,
+        spectrum=None if loaded is None else loaded.spectrum,
         calibration=calibration,
         threshold=_threshold(table) if calibration is None else None,
         layer_names=tuple(names[1:]),
@@ -112,7 +112,7 @@ def _strangest(path: Path, table: dict[str, NDArray[Any]], names: list[str]) -> 
 def _facts_of(path: Path, detector: Detector) -> dict[str, str]:
     """Return what a page says about a detector, and about thresholds of its classes."""
     sizes = f"{detector.n_features:,} features, {detector.n_classes:,} classes"
-    fitted = f"fitted on {detector.subspace.count:,} samples, rank {detector.subspace.rank:,}"
+    fitted = f"fitted on {detector.count:,} samples, rank {detector.rank:,}"
     facts, calibration = {"Detector": f"{path.name}: {sizes}, {fitted}"}, detector.threshold
     if calibration is not None and calibration.by is not None:
         own = sum(one.is_own for one in calibration.classes)
