@@ -38,6 +38,13 @@ def allows_single(square: np.ndarray[Any, Any]) -> bool:
     return True
 
 
+def sum_of_rows(rows: Array) -> Array:
+    """Return Σx of rows (n, M) in float64, of products in the dtype of the rows."""
+    xp = namespace(rows)
+    ones = xp.ones(rows.shape[0], dtype=rows.dtype, device=compat.device(rows))
+    return xp.astype(ones @ rows, xp.float64, copy=False)
+
+
 def sum_by_class(rows: Array, classes: np.ndarray[Any, Any], n_classes: int) -> Array:
     """Return the sums of the rows (n, M) of each class in float64, (C, M), of products in the dtype of the rows."""
     xp = namespace(rows)

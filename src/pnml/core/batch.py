@@ -29,10 +29,14 @@ class Batch:
         self.given = logits
         self.logits = None if logits is None else _beside(logits, self.rows)
         self.eps = precision(x)
+        self._content: Any = None
+
+    def remember(self) -> None:
+        """Take note of what the rows hold, for :meth:`unchanged_rows` to tell."""
         self._content = _content(self.rows)
 
     def unchanged_rows(self) -> Array:
-        """Return the rows; raise ``RuntimeError`` if they were overwritten since the batch was made."""
+        """Return the rows; raise ``RuntimeError`` if they were overwritten since :meth:`remember`."""
         if _content(self.rows) != self._content:
             raise RuntimeError(
                 "the embeddings were overwritten since they were scored: read every field of the result that you need "

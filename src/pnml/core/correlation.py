@@ -9,7 +9,7 @@ import numpy as np
 
 from pnml.backend.arrays import Array, detached, is_remote, namespace, to_compute, to_numpy
 from pnml.backend.compensated import add, total
-from pnml.backend.products import allows_single, product, sum_by_class
+from pnml.backend.products import allows_single, product, sum_by_class, sum_of_rows
 from pnml.backend.rows import (
     SMALLEST_NORM,
     check_finite,
@@ -85,7 +85,7 @@ class Correlation:
         self.left_out = 0
         self.sample: RowSample | None = None
         self._products: list[Sum] = []  # Σxxᵀ of every block
-        self._sums: list[Sum] = []  # Σx of every block
+        self._sums: list[Sum] = []  # Σx of every block but the first, of which the classes have it
         self._norms: Sum = None  # Σ‖x‖ of the embeddings
         self._class_sums: Sum = None
         self._class_counts = np.zeros(n_classes, dtype=np.int64)
@@ -168,10 +168,10 @@ class Correlation:
             with np.errstate(all="ignore"):  # of the thread that computes
                 of_part = blocks(part)
                 products = [product(block, single=one) for block, one in zip(of_part, single, strict=True)]
-                xp = namespace(rows)
-                sums = [xp.sum(block, axis=0, dtype=wide_dtype(block)) for block in of_part]
-                of_classes = None if classes is None else sum_by_class(of_part[0], classes[part], self.n_classes)
-                return products, sums, of_classes
+                if classes is None:
+                    return products, [], None
+                sums = [sum_of_rows(block) for block in of_part[1:]]
+                return products, sums, sum_by_class(of_part[0], classes[part], self.n_classes)
 
         parts = [slice(start, start + _CHUNK) for start in range(0, rows.shape[0], _CHUNK)]
         for products, sums, of_classes in spread(work, parts) if isinstance(rows, np.ndarray) else map(work, parts):
@@ -241,7 +241,9 @@ class Correlation:
 
     def block_sum(self, number: int) -> np.ndarray[Any, Any]:
         """Return Σx of one block of the rows as a float64 NumPy array."""
-        return total(self._sums[number])
+        if number == 0:
+            return np.asarray(self.class_sums.sum(axis=0))
+        return total(self._sums[number - 1])
 
     @property
     def class_counts(self) -> np.ndarray[Any, Any]:
@@ -342,7 +344,8 @@ class Correlation:
         arrays = {}
         for number in range(len(held._products)):  # noqa: SLF001 - its own copy
             arrays[f"product.{number}"] = held.block_matrix(number)
-            arrays[f"sum.{number}"] = held.block_sum(number)
+            if number:
+                arrays[f"sum.{number}"] = held.block_sum(number)
         if held.n_classes and held.count:
             arrays["class_counts"] = held.class_counts
             arrays["class_sums"] = held.class_sums
@@ -366,7 +369,7 @@ class Correlation:
         blocks = range(len(statistic.layout.block_widths))
         statistic._norms = (np.float64(info["norm_sum"]), None)
         statistic._products = [(arrays[f"product.{number}"], None) for number in blocks]
-        statistic._sums = [(arrays[f"sum.{number}"], None) for number in blocks]
+        statistic._sums = [(arrays[f"sum.{number}"], None) for number in blocks[1:]]
         if statistic.n_classes:
             statistic._class_counts = arrays["class_counts"]
             statistic._class_sums = (arrays["class_sums"], None)

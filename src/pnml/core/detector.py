@@ -220,8 +220,7 @@ class Detector:
     @property
     def spectrum(self) -> np.ndarray[Any, Any]:
         """The eigenvalues of the mean correlation of the training embeddings, descending."""
-        geometry = self.model.geometry
-        return self.subspace.spectrum if geometry is None else geometry.spectrum
+        return self.subspace.spectrum if self._loaded is None else self._loaded.spectrum
 
     @property
     def embedding_length(self) -> float:

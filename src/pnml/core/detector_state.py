@@ -52,6 +52,7 @@ class Loaded:
     count: int
     left_out: int
     norm_sum: float
+    spectrum: np.ndarray[Any, Any]
     sample: RowSample | None
     layer_names: tuple[str, ...]
     threshold: Threshold | None
@@ -76,6 +77,7 @@ def to_state(detector: Detector) -> tuple[Arrays, dict[str, Any]]:
     else:
         parts = _parts(model.geometry)
         arrays |= {name: _exact(values) if scorer.single else values for name, values in parts.items()}
+        arrays["spectrum"] = detector.spectrum
     info: dict[str, Any] = {
         "count": detector.count,
         "left_out": detector.left_out,
@@ -135,6 +137,7 @@ def from_state(arrays: Arrays, info: dict[str, Any]) -> Loaded:
         count=info["count"],
         left_out=info["left_out"],
         norm_sum=info["norm_sum"],
+        spectrum=arrays["spectrum"] if subspace is None else subspace.spectrum,
         sample=sample,
         layer_names=tuple(info["layer_names"]),
         threshold=threshold,
@@ -159,7 +162,7 @@ def _parts(geometry: Geometry) -> Arrays:
     for number, block in enumerate(geometry.blocks):
         arrays |= {f"mean.{number}": block.mean, f"whitening.{number}": block.whitening}
     arrays |= dict(zip(_PROFILE, geometry.profile.arrays, strict=True))
-    return arrays | {"spectrum": geometry.spectrum}
+    return arrays
 
 
 def _numbers(geometry: Geometry) -> dict[str, float]:
@@ -184,7 +187,7 @@ def _geometry(arrays: Arrays, numbers: dict[str, float], blocks: int) -> Geometr
     centre, spread, mixing = (arrays[name] for name in _PROFILE)
     profile = Profile(numbers["smallest"], centre, spread, mixing, numbers["push"], numbers["limit"], numbers["reach"])
     others = (BlockGeometry(arrays[f"mean.{n}"], arrays[f"whitening.{n}"]) for n in range(blocks))
-    return Geometry(embedding, tuple(others), profile, arrays["spectrum"])
+    return Geometry(embedding, tuple(others), profile)
 
 
 def _check(arrays: Arrays, info: dict[str, Any]) -> None:

@@ -92,13 +92,11 @@ class Geometry:
         embedding: of the embedding.
         blocks: of the features of earlier layers, of the input, if there is one, and of the lengths.
         profile: what the leverages about overall means are compared with.
-        spectrum: the eigenvalues of the mean correlation of embeddings, descending.
     """
 
     embedding: EmbeddingGeometry
     blocks: tuple[BlockGeometry, ...]
     profile: Profile
-    spectrum: NDArray[np.float64]
 
     @classmethod
     def fit(cls, correlation: Correlation) -> Geometry:
@@ -130,8 +128,7 @@ class Geometry:
         )
         profile = Profile.fit(np.stack([s.typical for s in (overall, *others)], axis=1), correlation.count)
         blocks = tuple(BlockGeometry(s.means[0], s.whitening) for s in others)
-        spectrum = np.maximum(np.linalg.eigvalsh(correlation.matrix)[::-1], 0) / correlation.count
-        return cls(_embedding(within, overall), blocks, profile, spectrum)
+        return cls(_embedding(within, overall), blocks, profile)
 
 
 def _embedding(within: Scatter, overall: Scatter) -> EmbeddingGeometry:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pnml.backend.arrays import DeviceConstants, at_least, namespace
+from pnml.backend.arrays import DeviceConstants, at_least, namespace, side_by_side
 from pnml.backend.rows import norms_and_divisors
 
 if TYPE_CHECKING:
@@ -73,14 +73,10 @@ class Layout:
     def norms(self, rows: Array) -> tuple[Array, Array]:
         """Return the norms of the blocks of rows that have a length, (n, lengths), and what to divide these by."""
         pairs = [norms_and_divisors(rows[:, start:stop]) for start, stop in self.spans[: self.n_lengths]]
-        if len(pairs) == 1:
-            norms, divisors = pairs[0]
-            return norms[:, None], divisors[:, None]
-        xp = namespace(rows)
-        norms = xp.stack([norms for norms, _ in pairs], axis=1)
-        if all(norms is divisors for norms, divisors in pairs):
+        norms = side_by_side([of_block for of_block, _ in pairs])
+        if all(of_block is divisor for of_block, divisor in pairs):
             return norms, norms
-        return norms, xp.stack([divisors for _, divisors in pairs], axis=1)
+        return norms, side_by_side([divisor for _, divisor in pairs])
 
     def blocks(self, rows: Array, norms: Array, divisors: Array) -> list[Array]:
         """Return the blocks of rows (n, M of all), given what :meth:`norms` returned."""

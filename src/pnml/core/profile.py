@@ -124,7 +124,11 @@ def standardise(h: Array, profile: Profile, constants: tuple[Array, ...]) -> Arr
 
 
 def _excess(parts: Array, profile: Profile) -> Array:
-    return at_least((parts.sum(-1) - profile.limit) * (SLOPE / profile.reach), 0)
+    return at_least((_sum(parts) - profile.limit) * (SLOPE / profile.reach), 0)
+
+
+def _sum(parts: Array) -> Array:
+    return np.add.reduce(parts, axis=-1) if isinstance(parts, np.ndarray) else parts.sum(-1)
 
 
 def _parts(h: Array, profile: Profile, constants: tuple[Array, ...]) -> Array:

@@ -49,6 +49,7 @@ class Result:
     """
 
     def __init__(self, batch: Batch, regret: Array, scorer: Scorer, threshold: Threshold | None = None) -> None:
+        batch.remember()
         self._batch = batch
         self._regret = regret
         self._scorer = scorer
