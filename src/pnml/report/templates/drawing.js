@@ -115,3 +115,15 @@ function chart(id, height, draw) {
   redraw();
   return redraw;
 }
+
+// The legend of a chart: what each colour means.
+function legend(id, entries) {
+  const host = byId(`${id}-legend`);
+  if (!host) return;
+  host.replaceChildren();
+  for (const [kind, text] of entries) {
+    const entry = append(host, "span", { class: `entry ${kind}` });
+    append(entry, "span", { class: "key" });
+    entry.append(text);
+  }
+}

@@ -69,6 +69,8 @@ function drawHistogram(svg, width, height) {
     moves.forEach((move) => move(state.step, at));
   };
   state.moveThreshold();
+  // The slider moves evenly over the grid, whose steps are even on this axis: a click sets the nearest one.
+  state.stepAt = (pixel) => data.grid.reduce((best, value, step) => (Math.abs(x(value) - pixel) < Math.abs(x(data.grid[best]) - pixel) ? step : best), 0);
   const range = (index) => `${index ? formatNumber(edges[index]) : "0"} to ${formatNumber(edges[index + 1])}`;
   const share = (set, index) => percent((100 * set.bins[index]) / set.count);
   const medians = described.map((set) => `${set.name}, median ${formatNumber(set.median)} nats`).join("; ");
@@ -102,7 +104,7 @@ function drawPValues(svg, width, height) {
     for (const [side, start, end] of [["flagged", from, middle], ["kept", middle, to]]) {
       if (end <= start || share === 0) continue;
       const inset = end === to ? 1 : 0;
-      append(append(svg, "g", { class: `bars ${role} p-${side}` }), "rect", { x: x(start), width: Math.max(x(end) - x(start) - inset, 1), y: y(share), height: y(0) - y(share) });
+      append(append(svg, "g", { class: `bars ${role} ${side}` }), "rect", { x: x(start), width: Math.max(x(end) - x(start) - inset, 1), y: y(share), height: y(0) - y(share) });
     }
   });
   append(svg, "line", { class: "axis", x1: EDGE.left, x2: width - EDGE.right, y1: y(0), y2: y(0) });

@@ -9,22 +9,28 @@ function evidenceText(log10) {
   return log10 >= 4 ? `10^${log10.toFixed(1)}` : formatNumber(10 ** log10);
 }
 
-const powerOfTen = (power) => (power ? `10${[...String(power)].map((digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit] || "⁻").join("")}` : "1");
-
-function legend(id, entries) {
-  for (const [kind, text] of entries) {
-    const entry = append(byId(`${id}-legend`), "span", { class: `entry ${kind}` });
-    append(entry, "span", { class: "key" });
-    entry.append(text);
-  }
+function partOf(sample) {
+  const part = data.parts.findLast(({ first }) => first <= sample);
+  return part ? ` (${part.name})` : "";
 }
 
-// The axis of samples, and the sample since which the stream is changed.
+const powerOfTen = (power) => (power ? `10${[...String(power)].map((digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit] || "⁻").join("")}` : "1");
+
+// The axis of samples, where its parts (days, files) begin, and the sample since which the stream is changed.
 function sampleAxis(svg, width, height) {
   const x = linear(0, data.count, EDGE.left, width - EDGE.right);
   const step = Math.max(tickStep(data.count) / 2, 1);
   const ticks = Array.from({ length: Math.floor(data.count / step) + 1 }, (_, index) => index * step);
   bottomAxis(svg, width, height, x, ticks, count, "sample of the stream");
+  let free = -Infinity;
+  for (const part of data.parts) {
+    const at = x(part.first - 1);
+    append(svg, "line", { class: "part", x1: at, x2: at, y1: EDGE.top, y2: height });
+    const text = part.name.length > 22 ? `${part.name.slice(0, 21)}…` : part.name;
+    if (at < free || at + 6.5 * text.length > width - 130) continue; // the title of the axis is at its right end
+    free = at + 6.5 * text.length + 8;
+    append(svg, "text", { class: "label", x: at + 4, y: height - 4 }, text);
+  }
   if (data.since !== null) {
     const at = x(data.since);
     const isLeft = at < width / 2;
@@ -54,7 +60,7 @@ function drawEvidence(svg, width, height) {
     count: values.length,
     at: (pixel) => Math.floor(linear(EDGE.left, width - EDGE.right, 0, data.count)(pixel) / data.window),
     mark: (index) => highlight(dot, index, () => ({ cx: x(last(index)), cy: y(values[index]) })),
-    describe: (index) => `Samples ${range(index)}: evidence ${evidenceText(values[index])} at most`,
+    describe: (index) => `Samples ${range(index)}${partOf(index * data.window + 1)}: evidence ${evidenceText(values[index])} at most`,
     rows: () => [["Samples", "Largest evidence"], values.map((value, index) => [range(index), evidenceText(value)])],
   };
 }
@@ -72,8 +78,9 @@ function drawRates(svg, width, height) {
   const place = (rate) => ({ x: x(rate.first - 1), width: Math.max(x(rate.last) - x(rate.first - 1) - 1, 1) });
   for (const rate of rates) {
     const { x: from, width: wide } = place(rate);
-    append(svg, "rect", { class: "seen", x: from, width: wide, y: y(rate.high), height: Math.max(y(rate.low) - y(rate.high), 1) });
-    append(svg, "line", { class: "seen-share", x1: from, x2: from + wide, y1: y(rate.share), y2: y(rate.share) });
+    const side = data.since !== null && rate.last >= data.since ? "later" : "before";
+    append(svg, "rect", { class: `seen ${side}`, x: from, width: wide, y: y(rate.high), height: Math.max(y(rate.low) - y(rate.high), 1) });
+    append(svg, "line", { class: `seen-share ${side}`, x1: from, x2: from + wide, y1: y(rate.share), y2: y(rate.share) });
   }
   const band = append(svg, "rect", { class: "cursor", y: EDGE.top, height: y(0) - EDGE.top, visibility: "hidden" });
   const range = (rate) => `${count(rate.first)} to ${count(rate.last)}`;
@@ -83,7 +90,7 @@ function drawRates(svg, width, height) {
     count: rates.length,
     at: (pixel) => Math.max(rates.findLastIndex((rate) => x(rate.first - 1) <= pixel), 0),
     mark: (index) => highlight(band, index, () => place(rates[index])),
-    describe: (index) => `Samples ${range(rates[index])}: ${share(rates[index].share)} flagged, ${share(rates[index].low)} to ${share(rates[index].high)} with 95% confidence`,
+    describe: (index) => `Samples ${range(rates[index])}${partOf(rates[index].first)}: ${share(rates[index].share)} flagged, ${share(rates[index].low)} to ${share(rates[index].high)} with 95% confidence`,
     rows: () => [["Samples", "Flagged", "At least", "At most"], rates.map((rate) => [range(rate), share(rate.share), share(rate.low), share(rate.high)])],
   };
 }
@@ -127,7 +134,8 @@ function drawPValues(svg, width, height) {
 
 const lowChart = (width) => (width < 500 ? 220 : 260);
 legend("evidence", [["evidence", `largest evidence of every ${count(data.window)} samples, logarithmic`], ["alarm", `${evidenceText(data.limit)} raises an alarm`]]);
-legend("rates", [["seen", "flagged, with the interval of 95% confidence"], ["expected", `${share(data.expected.share)} expected, with the range for this calibration set`]]);
+const seen = data.since === null ? [["in", "flagged, with the interval of 95% confidence"]] : [["in", "flagged before the change, with the interval of 95% confidence"], ["later", "flagged since"]];
+legend("rates", [...seen, ["expected", `${share(data.expected.share)} expected, with the range for this calibration set`]]);
 legend("p-values", [...data.pValues.map(({ name }, number) => [number ? "later" : "in", name]), ["even-line", "like the calibration data"]]);
 chart("evidence", lowChart, drawEvidence);
 chart("rates", lowChart, drawRates);

@@ -3,22 +3,11 @@
 
 const data = JSON.parse(byId("page-data").textContent);
 const indSet = data.sets.find((set) => set.role === "in");
-const state = { step: data.start, selected: null, moveThreshold() {}, moveRoc() {} };
+const state = { step: data.start, selected: null, moveThreshold() {}, moveRoc() {}, stepAt: () => 0 };
 
 // The in-distribution set, if there is one, and the selected set.
 function shownSets() {
   return indSet && state.selected !== indSet ? [indSet, state.selected] : [state.selected];
-}
-
-function legend(id, entries) {
-  const host = byId(`${id}-legend`);
-  if (!host) return;
-  host.replaceChildren();
-  for (const [kind, text] of entries) {
-    const entry = append(host, "span", { class: `entry ${kind}` });
-    append(entry, "span", { class: "key" });
-    entry.append(text);
-  }
 }
 
 function showTiles() {
@@ -71,7 +60,7 @@ function showDepths() {
   const { name, count, kept, flaggedBy } = state.selected;
   const flagged = count - kept[state.step];
   const share = (part) => (flaggedBy && flagged ? (100 * part) / flagged : null);
-  const totals = { early: 0, late: 0 };
+  const totals = { early: 0, late: 0, lengths: 0 };
   caption.textContent = `${flagged.toLocaleString("en")} flagged samples of ${name}, by the layer that gave them away, from input to output`;
   for (const row of document.querySelectorAll(".depths tbody tr")) {
     const found = flaggedBy ? flaggedBy[row.dataset.depth][state.step] : 0;
@@ -116,8 +105,9 @@ function selectSet(index, redraws) {
   const shown = shownSets();
   for (const part of document.querySelectorAll(".of-set")) part.hidden = !shown.includes(data.sets[part.dataset.set]);
   const charted = data.calibration ? [...shown, data.calibration] : shown;
-  legend("histogram", charted.map((set) => [set.role, `${set.name} (${set.count.toLocaleString("en")})`]));
-  legend("pvalues", [[state.selected.role, state.selected.name], ["even", "what the calibration data give"]]);
+  const shades = [["shade flagged", "solid: flagged"], ["shade kept", "pale: kept"]];
+  legend("histogram", [...charted.map((set) => [set.role, `${set.name} (${set.count.toLocaleString("en")})`]), ...shades]);
+  legend("pvalues", [[state.selected.role, state.selected.name], ...shades, ["even", "what the calibration data give"]]);
   const curves = ["pnml", "baseline"].filter((name) => state.selected.roc && state.selected.roc[name]);
   legend("roc", curves.map((name) => [name, `${data.names[name]} ${percent(state.selected.metrics[name].auroc)}`]));
   showTiles();
@@ -142,6 +132,10 @@ function start() {
   slider.max = data.grid.length - 1;
   slider.addEventListener("input", () => {
     state.step = Number(slider.value);
+    updateThreshold();
+  });
+  byId("histogram").addEventListener("click", (event) => {
+    state.step = state.stepAt(event.clientX - byId("histogram").getBoundingClientRect().left);
     updateThreshold();
   });
   byId("reset").textContent = `Reset to ${formatNumber(data.grid[data.start])} (${data.origin})`;
