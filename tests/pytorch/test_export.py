@@ -280,7 +280,7 @@ def test_a_feature_that_is_not_finite_is_flagged() -> None:
     model = Clamped()
     model.first.weight.data.abs_().add_(1)
     guard = pnml.guard(model).fit(loader(rows(100)), progress=False).eval()
-    assert guard.layers == ("first",)
+    assert guard.layers == ("first", "input")
     x = rows(3)
     x[1] = torch.tensor([torch.finfo(torch.float32).max] * 8)
     _, _, regret = GuardGraph(guard)(x)

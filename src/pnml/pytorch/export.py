@@ -68,7 +68,7 @@ class GuardGraph(nn.Module):
         self.constant_names = [f"constant{number}" for number in range(len(leaves))]
         for name, leaf in zip(self.constant_names, leaves, strict=True):
             if isinstance(leaf, Tensor):
-                self.register_buffer(name, leaf, persistent=False)
+                self.register_buffer(name, leaf.clone(), persistent=False)  # not views of one tensor
             else:
                 setattr(self, name, leaf)
         if self.threshold is not None:
@@ -87,9 +87,9 @@ class GuardGraph(nn.Module):
     def decide(self, args: tuple[Any, ...], kwargs: dict[str, Any], limit: Tensor | None) -> tuple[Tensor, ...]:
         """Run the model and its regret on a batch, with a threshold of the caller's: one, or one per class."""
         outputs = self.reader.run(args, kwargs)
-        logits, embeddings, rows = outputs.logits, outputs.embeddings, outputs.rows.double()
+        logits, embeddings, rows = outputs.logits, outputs.embeddings, outputs.rows.detach().double()
         constants = tree_unflatten([getattr(self, name) for name in self.constant_names], self.constants_tree)
-        chunk = Chunk(rows, logits.double(), torch.finfo(embeddings.dtype).eps)
+        chunk = Chunk(rows, logits.detach().double(), torch.finfo(embeddings.dtype).eps)
         regret = regrets_of(self.scoring, compute_terms(self.scoring, constants, chunk), rows)
         regret = regret.to(torch.float64 if embeddings.dtype == torch.float64 else torch.float32)
         scored = (logits, logits.float().softmax(dim=-1), regret)
