@@ -26,7 +26,7 @@ from pnml_bench.data import load
 from pnml_bench.training import DATASETS
 from pnml_bench.training.measure import accuracy, to_labelled
 from pnml_bench.zoo.densenet import DenseNet
-from pnml_bench.zoo.resnet_cifar import ResNetCifar
+from pnml_bench.zoo.resnet import ResNetCifar
 from pnml_bench.zoo.wide_resnet import WideResNet
 from studies.layers.architectures import (
     BATCH,
