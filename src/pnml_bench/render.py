@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from pnml_bench.layout import header, lines, markdown_table, notes
 from pnml_bench.render_html import render_html
 from pnml_bench.render_latex import render_latex
-from pnml_bench.table_counts import count
-from pnml_bench.tables import Numbers
+from pnml_bench.tables import Numbers, count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +37,7 @@ class Format(str, Enum):
 def render(tables: Sequence[Table], form: Format) -> str:
     """Write some tables in one format.
 
-    >>> from pnml_bench.table_sources import Sources
+    >>> from pnml_bench.tables import Sources
     >>> from pnml_bench.tables import build_tables
     >>> print(render(build_tables(Sources([]))[:1], Format.CSV).splitlines()[1])
     densenet-auroc,densenet-bc-100,cifar100,isun,baseline,auroc,,,,,,,69.7,96.4,,,,not run,no result

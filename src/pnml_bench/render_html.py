@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from pnml_bench.layout import OURS, Line, header, lines, notes
-from pnml_bench.table_counts import count
+from pnml_bench.tables import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ ul { padding-left: 1.2rem; }
 def render_html(tables: Sequence[Table]) -> str:
     """Write a page with a section per table; the body of a table is divided by in-distribution set.
 
-    >>> from pnml_bench.table_sources import Sources
+    >>> from pnml_bench.tables import Sources
     >>> from pnml_bench.tables import build_tables
     >>> render_html(build_tables(Sources([]))).count("<table>")
     8

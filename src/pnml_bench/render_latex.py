@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pnml_bench.layout import header, lines, notes
-from pnml_bench.table_counts import count
+from pnml_bench.tables import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ _ESCAPES = str.maketrans(
 def render_latex(tables: Sequence[Table]) -> str:
     r"""Write one ``longtable`` per table, with a rule between the in-distribution sets.
 
-    >>> from pnml_bench.table_sources import Sources
+    >>> from pnml_bench.tables import Sources
     >>> from pnml_bench.tables import build_tables
     >>> render_latex(build_tables(Sources([]))[3:4]).splitlines()[3]
     '\\begin{longtable}{lllcc}'

@@ -146,7 +146,7 @@ def bench(
     require("torch", extra="bench", what="pnml bench")
     check_writable(results / "cells.csv")
     from pnml_bench.options import Options
-    from pnml_bench.own.plan import plan_own
+    from pnml_bench.own.benchmark import plan_own
     from pnml_bench.protocol import paper_plan, plan
     from pnml_bench.results import OWN_STUDY, PAPER_STUDY
     from pnml_bench.runner import run

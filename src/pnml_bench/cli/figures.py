@@ -21,7 +21,6 @@ from pnml_bench.cli._network_options import (
     OodOption,
 )
 from pnml_bench.figures import gram_vs_pnml, histograms, iris, save, simulation, spectrum, tpr_tnr
-from pnml_bench.figures._kept import kept_comparison, kept_spectra
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -89,10 +88,12 @@ def draw_spectrum(
     """
     if scores:
         _require_matplotlib()
+        from pnml_bench.figures._comparison import kept_spectra
+
         found = kept_spectra(scores)
     else:
         options = _options(device, limit, checkpoint)
-        from pnml_bench.figures._runs import spectra
+        from pnml_bench.figures._comparison import spectra
 
         found = {model: spectra(model, ind.split(","), options)}
     figure = spectrum.draw(found)
@@ -208,9 +209,11 @@ def _comparisons(
     """
     if scores:
         _require_matplotlib()
+        from pnml_bench.figures._comparison import kept_comparison
+
         return [kept_comparison(path) for path in scores]
     options = _options(*how)
-    from pnml_bench.figures._runs import comparisons
+    from pnml_bench.figures._comparison import comparisons
 
     return comparisons(*what, options)
 

@@ -86,7 +86,7 @@ def train(
     with if_interrupted(kept), _progress_bar() as report:
         require("torch", extra="torch", what="pnml train")
         from pnml_bench import training, zoo
-        from pnml_bench.device import choose_device
+        from pnml_bench.environment import choose_device
 
         recipe = training.recipe(model, dataset, tune=tune)
         overrides: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size, "lr": lr}

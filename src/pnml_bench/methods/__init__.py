@@ -12,14 +12,13 @@ the pytorch-ood package, and ``LAYER_PEERS`` those that are given the features o
 
 from __future__ import annotations
 
-from pnml_bench.methods.gram_method import GramMethod, Oecc
+from pnml_bench.methods.gram import GramMethod, Oecc
 from pnml_bench.methods.layer_peers import LAYER_PEERS
 from pnml_bench.methods.logit_scores import Baseline, Energy
 from pnml_bench.methods.odin import Odin
 from pnml_bench.methods.peers import PEERS, Peer
 from pnml_bench.methods.protocol import Method, MethodFailedError
-from pnml_bench.methods.published import PublishedDetector, PublishedRegret
-from pnml_bench.methods.regret import DeepRegret, LastRegret, PaperRegret
+from pnml_bench.methods.regret import DeepRegret, LastRegret, PaperRegret, PublishedDetector, PublishedRegret
 from pnml_bench.methods.view import Outputs, View
 
 METHODS: dict[str, type[Method]] = {method.name: method for method in (Baseline, Odin, GramMethod, Oecc, Energy)}

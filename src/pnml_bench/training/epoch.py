@@ -15,7 +15,7 @@ from pnml_bench.training.recorded_step import record_step
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pnml_bench.training.measure import Labelled
+    from pnml_bench.training.augment import Labelled
     from pnml_bench.training.outliers import Outliers
     from pnml_bench.training.recipes import Recipe
     from pnml_bench.zoo import Network
