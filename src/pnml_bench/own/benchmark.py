@@ -36,14 +36,8 @@ if TYPE_CHECKING:
 class Source(Protocol):
     """Opens sets of one kind."""
 
-    def train(self, name: str) -> SampleSet:
-        """Open the training set; called first."""
-
-    def test(self, name: str) -> SampleSet:
-        """Open the in-distribution test set."""
-
-    def ood(self, name: str, seed: int) -> SampleSet:
-        """Open an OOD set; the seed is that of noise."""
+    def open(self, name: str, split: str, seed: int = 0) -> SampleSet:
+        """Open "train", which comes first, "test", or an OOD set, "ood"; the seed is that of noise."""
 
 
 @dataclass(frozen=True)
@@ -104,10 +98,10 @@ class OwnBenchmark:
             raise ValueError(f"your network gives its results the name {self.model!r}, which is taken: rename its file")
         if files.ind not in SETS and self.ind in {"", *SETS}:
             raise ValueError(f"{files.ind!r} gives its results the name {self.ind!r}: rename it, that one is taken")
-        self.train = self.source.train(files.ind)
+        self.train = self.source.open(files.ind, "train")
         if isinstance(self.source, PictureSource):
             self.about["preparation"] = self.source.record()
-        self.test = self.source.test(test)
+        self.test = self.source.open(test, "test")
         if self.train.digest is not None and self.train.digest == self.test.digest:
             raise ValueError(
                 f"--test {test} holds the samples of --ind {files.ind}: give others, unseen by the network"
@@ -120,7 +114,7 @@ class OwnBenchmark:
 
     def open_ood(self, name: str, seed: int = 0) -> SampleSet:
         """Open an OOD set by name or path."""
-        return self.source.ood(name, seed)
+        return self.source.open(name, "ood", seed)
 
     def record(self, ood: str) -> dict[str, Any]:
         """Return what identifies the network and the sets of a cell, JSON-able; published sets are known by name."""

@@ -193,33 +193,17 @@ class PictureSource:
         self._class_names: tuple[str, ...] | None = None
         self._shape: tuple[int, int] | None = None
 
-    def train(self, name: str) -> Pictures:
-        """Open the training set, which decides on the numbers of classes and the size of pictures."""
-        found = self._open(name, "train")
-        self._class_names = found.class_names
-        if self.preparation.size is None and self.preparation.transform is None:
-            height, width = found[0].shape[:2]
-            self._shape = height, width
-        return replace(found, shape=self._shape)
-
-    def test(self, name: str) -> Pictures:
-        """Open the in-distribution test set."""
-        return replace(self._open(name, "test"), shape=self._shape)
-
-    def ood(self, name: str, seed: int) -> Pictures:
-        """Open an OOD set, in the size of the training set."""
-        found = replace(self._open(name, "ood", seed), shape=self._shape)
-        if self._shape is not None and self._shape[0] == self._shape[1]:
-            return replace(found, preparation=replace(self.preparation, size=self._shape[0]))
-        return found
-
-    def record(self) -> dict[str, Any]:
-        """Return what identifies the preparation, with the size of the training pictures where nothing resizes them."""
-        shape = {} if self._shape is None else {"shape": list(self._shape)}
-        return {**self.preparation.record(), **shape}
-
-    def _open(self, name: str, split: str, seed: int = 0) -> Pictures:
+    def open(self, name: str, split: str, seed: int = 0) -> Pictures:
+        """Open a set; the training set, which comes first, decides on the classes' numbers and the pictures' size."""
         files = open_pictures(name, Selection(split, self.limit, seed), self._class_names)
+        preparation = self.preparation
+        if split == "train":
+            self._class_names = files.class_names
+            if preparation.size is None and preparation.transform is None:
+                height, width = _pixels(files.items[0]).shape[:2]
+                self._shape = height, width
+        if split == "ood" and self._shape is not None and self._shape[0] == self._shape[1]:
+            preparation = replace(preparation, size=self._shape[0])
         return Pictures(
             name,
             split,
@@ -227,10 +211,15 @@ class PictureSource:
             files.note,
             files.digest,
             items=files.items,
-            preparation=self.preparation,
-            shape=None,
+            preparation=preparation,
+            shape=self._shape,
             class_names=files.class_names,
         )
+
+    def record(self) -> dict[str, Any]:
+        """Return what identifies the preparation, with the size of the training pictures where nothing resizes them."""
+        shape = {} if self._shape is None else {"shape": list(self._shape)}
+        return {**self.preparation.record(), **shape}
 
 
 @contextmanager
