@@ -1,4 +1,4 @@
-"""The options for networks of the zoo and image sets, shared by ``bench``, ``figures`` and ``train``."""
+"""The options for networks of the zoo and image sets, shared by ``bench`` and ``train``."""
 
 from __future__ import annotations
 
