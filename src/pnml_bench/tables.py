@@ -56,41 +56,6 @@ class Measured:
     network: Network
 
 
-@dataclass(frozen=True)
-class _Study:
-    """The results of a study and of its variants, by key."""
-
-    network: Network
-    variants: dict[str, dict[Key, Result]] = field(default_factory=dict)
-
-    def find(self, key: Key) -> Measured | None:
-        model, ind, ood, method = key
-        oracle = _ORACLE if method == "odin" else ""
-        for name in (ood, REMADE.get(ood)):
-            if name is None:
-                continue
-            of_set = model, ind, name, method
-            main, published, plain = (self._run(v, of_set) for v in (oracle, oracle + _PUBLISHED, ""))
-            if main is not None and not (name in REMADE and "ood" in main.settings.get("notes", {})):
-                return Measured(main, published, plain if oracle else None, self.network)
-        return None
-
-    def _run(self, variant: str, key: Key) -> Result | None:
-        result = self.variants.get(variant, {}).get(key)
-        return result if result is not None and result.scores is not None else None
-
-    def reason(self, key: Key) -> str | None:
-        """Return why a cell was not run, None where there is no record."""
-        for variant in (_ORACLE, ""):
-            if (result := self.variants.get(variant, {}).get(key)) is not None:
-                if result.scores is None:
-                    return result.reason
-                if key[2] in REMADE:
-                    return f"{label(key[2])} of 2017 cannot be had, and {label(REMADE[key[2]])} was not run"
-                return "ODIN was not run with the oracle (--oracle)"
-        return None
-
-
 class Sources:
     """The results that the tables are made of.
 
@@ -101,37 +66,63 @@ class Sources:
     """
 
     def __init__(self, results: Iterable[Result], study: str = PAPER_STUDY, retrained: str = RETRAINED_STUDY) -> None:
-        self._studies = {study: _Study("paper's")}
+        self._networks: dict[str, Network] = {study: "paper's"}
         if retrained:
-            self._studies[retrained] = _Study("retrained")
-        self.keys: set[Key] = set()
-        self._absent: set[str] = set()
-        measured: set[str] = set()
+            self._networks[retrained] = "retrained"
+        self._results: dict[tuple[str, Key], Result] = {}
         for result in results:
-            base = base_study(result.study)
-            if base not in self._studies:
+            if base_study(result.study) not in self._networks:
                 continue
-            of_variant = self._studies[base].variants.setdefault(result.study.removeprefix(base), {})
-            if result.key in of_variant:
+            if (result.study, result.key) in self._results:
                 raise ValueError(f"there are two results of {result.cell_id} in {result.study}: give one for each cell")
-            of_variant[result.key] = result
-            self.keys.add(result.key)
-            if result.reason is not None and result.reason.startswith(NO_IMAGES):
-                self._absent.add(result.reason.removeprefix(NO_IMAGES))
-            elif result.scores is not None:
-                measured |= {result.ind, result.ood}
-        self._absent -= measured
+            self._results[result.study, result.key] = result
+        self.keys = {key for _, key in self._results}
+        reasons = [result.reason or "" for result in self._results.values()]
+        absent = {reason.removeprefix(NO_IMAGES) for reason in reasons if reason.startswith(NO_IMAGES)}
+        measured = [result for result in self._results.values() if result.scores is not None]
+        self._absent = absent - {name for result in measured for name in (result.ind, result.ood)}
 
     def find(self, cell: PaperCell) -> Measured | str:
         """Return the results of a cell, or the reason why there are none."""
-        for study in self._studies.values():
-            if (found := study.find(cell.key)) is not None:
+        for study in self._networks:
+            if (found := self._measured(study, cell.key)) is not None:
                 return found
-        if absent := [name for name in (cell.ind, cell.ood) if name in self._absent]:
-            return f"{NO_IMAGES}{label(absent[0])}"
-        reasons = [reason for study in self._studies.values() if (reason := study.reason(cell.key)) is not None]
-        reason = " ".join((reasons or ["no result"])[-1].split())
-        return _NO_NETWORK if reason.startswith(NO_WEIGHTS) else reason
+        for name in (cell.ind, cell.ood):
+            if name in self._absent:
+                return f"{NO_IMAGES}{label(name)}"
+        reason = "no result"
+        for study in self._networks:
+            reason = self._reason(study, cell.key) or reason
+        return _NO_NETWORK if reason.startswith(NO_WEIGHTS) else " ".join(reason.split())
+
+    def _measured(self, study: str, key: Key) -> Measured | None:
+        """Return the results of a cell in one study, also of a set that was made anew."""
+        model, ind, ood, method = key
+        oracle = _ORACLE if method == "odin" else ""
+        for name in (ood, REMADE.get(ood, ood)):
+            of_set = model, ind, name, method
+            main = self._run(study + oracle, of_set)
+            if main is None or (name in REMADE and "ood" in main.settings.get("notes", {})):
+                continue
+            published = self._run(study + oracle + _PUBLISHED, of_set)
+            without_oracle = self._run(study, of_set) if oracle else None
+            return Measured(main, published, without_oracle, self._networks[study])
+        return None
+
+    def _run(self, study: str, key: Key) -> Result | None:
+        result = self._results.get((study, key))
+        return None if result is None or result.scores is None else result
+
+    def _reason(self, study: str, key: Key) -> str | None:
+        """Return why a cell was not run, None where there is no record."""
+        result = self._results.get((study + _ORACLE, key)) or self._results.get((study, key))
+        if result is None:
+            return None
+        if result.scores is None:
+            return result.reason
+        if key[2] in REMADE:
+            return f"{label(key[2])} of 2017 cannot be had, and {label(REMADE[key[2]])} was not run"
+        return "ODIN was not run with the oracle (--oracle)"
 
 
 _TITLES = {

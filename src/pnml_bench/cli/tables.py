@@ -12,8 +12,7 @@ from rich.text import Text
 
 from pnml.backend.files import write_text
 from pnml.cli._app import Facts
-from pnml_bench.cli._network_options import ResultsOption, StudyOption
-from pnml_bench.cli._studies import name_others
+from pnml_bench.cli._shared import ResultsOption, StudyOption, name_others
 from pnml_bench.layout import OURS, header, lines, notes
 from pnml_bench.paper import REMADE
 from pnml_bench.render import Format, render

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from pnml.backend.extras import require
 from pnml.cli._app import Facts
 from pnml.cli._errors import if_interrupted
-from pnml_bench.cli._network_options import DeviceOption, LimitOption
+from pnml_bench.cli._shared import DeviceOption, LimitOption
 from pnml_bench.data import SETS, load
 from pnml_bench.data.source import data_folders
 
