@@ -59,7 +59,6 @@ MISTAKES = {
     "tables --out note.txt": "note.txt",
     "demo --out note.txt": "note.txt",
     "figures iris --out note.txt": "note.txt",
-    "figures tpr-tnr --method pnml": "'pnml' has no combination with pNML: choose from baseline, odin, gram",
     "bench --out note.txt": "note.txt",
     "bench --limit many": "many",
     "bench --method baseline,": "'baseline,' lacks a name: give names with commas between",

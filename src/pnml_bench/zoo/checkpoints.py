@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pnml.demo.assets import FOLDER as ASSETS
 from pnml.io.download import cache_dir, download, verify
-from pnml_bench.zoo.normalisation import CIFAR, IMAGENET, Channels
+from pnml_bench.zoo.network import CIFAR, IMAGENET, Channels
 
 
 @dataclass(frozen=True)

@@ -162,8 +162,6 @@ def test_verify_reports_changed_files(tmp_path: Path, cache: Path, monkeypatch: 
     assert code == 1
     assert "the md5 of data_batch_3 differs from the published file" in row(output, "cifar10", "train")
     assert "as published" in row(output, "cifar10", "test")
-    path.write_bytes(b"corrupt")
-    assert "data_batch_3 is not a CIFAR batch" in run("verify", "cifar10")[1]
 
 
 def test_verify_counts_images_without_checksum(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

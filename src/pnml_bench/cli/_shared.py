@@ -1,11 +1,19 @@
-"""The options for networks of the zoo and image sets, shared by ``bench``, ``figures`` and ``train``."""
+"""What several commands share: options, and word of other studies in a folder."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from pnml_bench.store import load_study, study_names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pnml_bench.results import Result
+
 
 ModelOption = Annotated[
     str, typer.Option("--model", help="The network: densenet-bc-100, resnet-34, resnet-20, wideresnet-40-2, ...")
@@ -38,3 +46,17 @@ StudyOption = Annotated[
     str | None,
     typer.Option("--study", help="The study; by default the only one, or `paper`.", show_default=False),
 ]
+
+
+def load_chosen(folder: Path, study: str | None) -> list[Result]:
+    """Read the results of a study; name the others on stderr where the user did not choose."""
+    results = load_study(folder, study)
+    name_others(folder, study, results[0].study)
+    return results
+
+
+def name_others(folder: Path, study: str | None, chosen: str, base: Callable[[str], str] = str) -> None:
+    """Name the other studies of a folder on stderr, unless the user chose one; ``base`` tells which belong together."""
+    others = [name for name in study_names(folder) if base(name) != chosen]
+    if study is None and others:
+        typer.echo(f"shown is the study {chosen}; --study chooses another: {', '.join(others)}", err=True)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 RECORDS = ("rows-a-class.json", "imagenet.json")
 
 

@@ -16,7 +16,7 @@ from torch import nn
 
 from pnml.pytorch.layers import find_layers
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture

@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
+from bench.training.small import small_recipe, small_set
 from pnml_bench.options import Options
 from pnml_bench.paper import REMADE, paper_cells
 from pnml_bench.protocol import plan
 from pnml_bench.training import train
-
-from .training.small import small_recipe, small_set
 
 program = import_module("studies.paper.run")
 trainings = import_module("studies.trainings")

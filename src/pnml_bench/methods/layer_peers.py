@@ -1,4 +1,4 @@
-"""Peers that are given the features of the same layers as the regret, each layer scaled to norm 1."""
+"""Peers that are given the features of the same layers as the regret."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
+from pnml_bench.methods.peers import Peer
 from pnml_bench.methods.protocol import Method, MethodFailedError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pnml_bench.methods.view import View
 
 NEIGHBOURS = 50
@@ -19,7 +22,7 @@ _DISTANCES = 1 << 26  # at once: 256 MiB in float32
 
 
 class SeveralLayers(Method):
-    """A distance to the training set in the features of several layers and the embedding."""
+    """A distance to the training set in the features of several layers and the embedding, each scaled to norm 1."""
 
     composes = False
     needs_features = True
@@ -100,9 +103,52 @@ class MahalanobisLayers(SeveralLayers):
         return total
 
 
+class Nac(Peer):
+    """Liu et al., 2024 (NAC-UE): how rarely the neurons of a layer were as active on training images, negated.
+
+    It takes the layers that the regret takes. It needs gradients, so it runs the network itself, forward and backward.
+    """
+
+    name, class_name, needs_gradients, needs_features = "nac", "NACUE", True, True
+
+    def fit(self, train: View) -> Nac:
+        """Count the activations of every neuron on the training set."""
+        Method.fit(self, train)
+        self._layers = train.layers
+        modules = [train.network.get_submodule(layer.name) for layer in train.layers]
+
+        def fit() -> Any:
+            return self._package.detector.NACUE(train.network, modules).fit(_Batches(train))
+
+        self._peer = self._run(fit, f"fitting on {len(train):,} samples")
+        return self
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The package, the class, its hyper-parameters and the layers."""
+        return {**super().settings, "layers": [str(layer) for layer in self._layers]}
+
+    def score(self, view: View) -> Tensor:
+        """Return the coverage of every image, negated, shape (n,)."""
+        return self._scores(lambda: torch.cat([self._peer.predict(x) for x in _Batches(view)]), view)
+
+
+class _Batches:
+    """The images of a view as batches, which can be passed over again."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return self._view.inputs("NAC")
+
+
 def _inverse_root(covariance: Tensor) -> Tensor:
     """Return A (M, rank) such that A Aᵀ is the pseudo-inverse of a covariance (M, M)."""
     eigenvalues, eigenvectors = torch.linalg.eigh(covariance)
     kept = eigenvalues > len(covariance) * torch.finfo(covariance.dtype).eps * eigenvalues[-1]
     root: Tensor = eigenvectors[:, kept] / eigenvalues[kept].sqrt()
     return root
+
+
+LAYER_PEERS: dict[str, type[Method]] = {method.name: method for method in (KnnLayers, MahalanobisLayers, Nac)}

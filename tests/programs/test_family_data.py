@@ -14,7 +14,7 @@ import pytest
 import torch
 from scipy.io import wavfile
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
