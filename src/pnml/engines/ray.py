@@ -181,7 +181,7 @@ def _open(
         return source
     path = path_or_uri(str(source))
     if isinstance(head, Detector):
-        return open_embeddings(path, head.n_features, layers)
+        return open_embeddings(path, head.n_features, layers, fitted=head.preparation)
     return EmbeddedImages(
         open_images(path), batch_size, preparation or Preparation(), guard=head, strict=False, model={}
     )

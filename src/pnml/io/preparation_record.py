@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from pnml.io.feature_columns import list_names, match_columns
 from pnml.io.preparation import Preparation
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 Record: TypeAlias = dict[str, Any]
 """Of images, what :meth:`~pnml.io.preparation.Preparation.record` returns, and where they keep their size the ``shape``
-(height, width) of the first one. Of embeddings, the ``columns`` that were chosen."""
+(height, width) of the first one. Of embeddings, the ``columns``; ``all`` says that nobody chose them among others."""
 
 
 class PreparationWarning(UserWarning):
@@ -22,6 +23,11 @@ class PreparationWarning(UserWarning):
 def of_images(record: Record | None) -> Record | None:
     """Return a record of images, and None for any other."""
     return record if record is not None and "channels" in record else None
+
+
+def columns_of(record: Record | None) -> tuple[str, ...]:
+    """Return the columns of embeddings; none where they have no names, and for a record of images."""
+    return () if record is None else tuple(record.get("columns", ()))
 
 
 def restore_preparation(
@@ -48,14 +54,22 @@ def restore_preparation(
 
 
 def check_preparation(fitted: Record | None, now: Record | None) -> None:
-    """Raise ``ValueError`` for images prepared in another way than those that a detector was fitted on.
+    """Raise ``ValueError`` for samples prepared in another way than those that a detector was fitted on.
 
     Warn where images keep their size, and the first one differs in shape from the first of the training set.
 
     Args:
-        fitted: the record of the detector; any that is not of images passes.
-        now: the record of the samples; any that is not of images passes.
+        fitted: the record of the detector.
+        now: the record of the samples; one of embeddings passes where the other is of images, or has no columns.
     """
+    if fitted is None or now is None:
+        return
+    columns = columns_of(now)
+    if columns != match_columns("the file", columns, columns_of(fitted), is_chosen="all" not in now):
+        raise ValueError(
+            f"the columns {list_names(columns)} are not in the order of the fit, {list_names(columns_of(fitted))}: "
+            "open_embeddings(path, fitted=detector.preparation) reads them in that order"
+        )
     fitted, now = of_images(fitted), of_images(now)
     if fitted is None or now is None:
         return
@@ -96,7 +110,7 @@ def describe_preparation(record: Record) -> str:
     'RGB, resized to 32×32 pixels, scaled to [0, 1], mean 0.5, std 0.2,0.3,0.2'
     """
     if "columns" in record:
-        return ", ".join(record["columns"])
+        return list_names(record["columns"])
     if record.get("transform") is not None:
         return f"{record['channels']}, then the transform of the model's factory: {record['transform']}"
     pixels, size = pixels_of(record), record["size"]

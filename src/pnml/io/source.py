@@ -60,6 +60,11 @@ class RowReader:
         """The width of the embedding, followed by those of the earlier layers."""
         return self.width, *(width for _, width in self.layers)
 
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The columns where there is one for every feature; empty for an array, or a column of lists."""
+        return self.columns if len(self.columns) == self.width > 1 else ()
+
 
 def naming_its_file(reader: RowReader) -> RowReader:
     """Return a reader of the same rows that raises ``ValueError`` with the file's name for what it cannot decode."""

@@ -135,6 +135,7 @@ class EmbeddingSource:
         self.columns = columns
         self.limit = limit
         self._layers: tuple[tuple[str, int], ...] | None = None
+        self._fitted: dict[str, Any] | None = None  # the columns of the training set
 
     def train(self, name: str) -> Embeddings:
         """Open the training set, which decides on the layers."""
@@ -158,7 +159,8 @@ class EmbeddingSource:
         if not path.exists():
             raise FileNotFoundError(f"there is no {name!r}: expected a .npy, .npz, .csv or .parquet file of embeddings")
         layers = None if self._layers is None else [layer for layer, _ in self._layers]
-        samples = open_embeddings(path, self.n_features, layers, self.columns)
+        samples = open_embeddings(path, self.n_features, layers, self.columns, self._fitted)
+        self._fitted = self._fitted or samples.preparation_record
         if self._layers is not None:
             check_layer_widths(path, samples.reader.layers, [width for _, width in self._layers])
         rows = Selection(split, self.limit).rows(samples.count)
