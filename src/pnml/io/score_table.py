@@ -10,7 +10,7 @@ import numpy as np
 from pnml.backend.read_errors import names_its_file
 from pnml.io.feature_columns import list_names
 from pnml.io.parquet_files import open_parquet
-from pnml.io.scores import DTYPES, LEVERAGE, STRANGEST
+from pnml.io.scores import DTYPES, LEVERAGE, STRANGEST, unescape_formula
 from pnml.io.texts import as_texts
 
 if TYPE_CHECKING:
@@ -76,6 +76,8 @@ def _read_csv(path: Path) -> dict[str, list[Any]]:
     if any(len(row) != len(names) for row in rows):
         raise ValueError(f"{path} has rows of different lengths: write it again")
     columns: dict[str, list[Any]] = {name: [row[number] for row in rows] for number, name in enumerate(names)}
+    if "id" in columns:
+        columns["id"] = [unescape_formula(text) for text in columns["id"]]
     return columns
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -31,6 +32,8 @@ DTYPES: dict[str, type[Any]] = {
     "is_ood": np.bool_,
 }
 """Of the columns that every table may have, beside the ids."""
+
+_FORMULA = re.compile(r"'*[=+\-@]")
 
 _ROWS_AT_ONCE = 1 << 12  # as Python's numbers, which take several times the memory
 
@@ -128,7 +131,7 @@ def _write_csv(path: Path, tables: Iterable[Columns]) -> None:
 
 
 def write_csv(file: TextIO, tables: Iterable[Columns]) -> None:
-    """Write tables with the same columns to an open file, as one CSV."""
+    """Write tables with the same columns to an open file, as one CSV; ids are written by :func:`escape_formula`."""
     writer = csv.writer(file, lineterminator="\n")
     for number, columns in enumerate(tables):
         if number == 0:
@@ -139,8 +142,28 @@ def write_csv(file: TextIO, tables: Iterable[Columns]) -> None:
 
 def _rows(columns: Columns) -> Iterator[tuple[object, ...]]:
     """Return the rows of a table, with Booleans written as true and false."""
-    values = [
-        ["true" if value else "false" for value in column] if column.dtype == bool else column.tolist()
-        for column in columns.values()
-    ]
-    return zip(*values, strict=True)
+    values = {name: column.tolist() for name, column in columns.items()}
+    for name, column in columns.items():
+        if column.dtype == bool:
+            values[name] = ["true" if value else "false" for value in column]
+    if columns["id"].dtype == object:
+        values["id"] = [escape_formula(text) for text in columns["id"]]
+    return zip(*values.values(), strict=True)
+
+
+def escape_formula(text: str) -> str:
+    """Return a text with an apostrophe before it where a spreadsheet would run it as a formula.
+
+    >>> escape_formula("=1+1"), escape_formula("'-a"), escape_formula("a=1")
+    ("'=1+1", "''-a", 'a=1')
+    """
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def unescape_formula(text: str) -> str:
+    """Return the text that :func:`escape_formula` was given.
+
+    >>> [unescape_formula(escape_formula(text)) for text in ("=1+1", "'-a", "'a", "")]
+    ['=1+1', "'-a", "'a", '']
+    """
+    return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
