@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,6 +160,8 @@ class Inputs:
             return open_embeddings(path, n_features, layers, columns, fitted)
 
         if self.embeddings == STANDARD:
+            if sys.stdin is None:  # closed, as by <&-
+                raise ValueError("standard input is closed: pipe the embeddings in, or give the path of a file")
             return open_standard_input(typer.get_binary_stream("stdin"), open_file)
         return open_file(self.embeddings)
 
