@@ -12,9 +12,6 @@ from PIL import Image
 from safetensors.numpy import save_file
 
 from pnml import Detector
-from pnml.bench.results import Result, Run, Scores
-from pnml.bench.saved_scores import SavedScores, save_scores, saved_scores_path
-from pnml.bench.store import ResultStore
 from pnml.core.monitor import Monitor
 from pnml.engines import local
 from pnml.engines.budget import within_budget
@@ -22,6 +19,9 @@ from pnml.io.embeddings import open_embeddings
 from pnml.io.store import PartStore
 from pnml.metrics import evaluate
 from pnml.report.model import ScoredSet
+from pnml_bench.results import Result, Run, Scores
+from pnml_bench.saved_scores import SavedScores, save_scores, saved_scores_path
+from pnml_bench.store import ResultStore
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
 import pnml
-from pnml.bench.figures import new_figure, save
+from pnml_bench.figures import new_figure, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from pnml import demo
-from pnml.bench.figures import save
-from pnml.bench.figures._comparison import Comparison, Scores
-from pnml.bench.figures.histograms import draw
+from pnml_bench.figures import save
+from pnml_bench.figures._comparison import Comparison, Scores
+from pnml_bench.figures.histograms import draw
 
 KINDS = ("Handwritten digits", "Crops of textures")  # one that is easy to tell, and the hardest of the demo
 

@@ -28,11 +28,11 @@ from PIL import Image
 
 import pnml
 from pnml.backend.progress import track
-from pnml.bench import data, zoo
-from pnml.bench.training.measure import accuracy, to_labelled
-from pnml.bench.training.partial import read_metadata
 from pnml.demo.assets import ATTRIBUTION, DETECTOR, FILES, FOLDER, SAMPLE, WEIGHTS
 from pnml.demo.images import SIDE
+from pnml_bench import data, zoo
+from pnml_bench.training.measure import accuracy, to_labelled
+from pnml_bench.training.partial import read_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -29,29 +29,29 @@ from torch.nn.functional import normalize
 
 from pnml import Detector
 from pnml.backend.files import write_text
-from pnml.bench import zoo
-from pnml.bench.data import load
-from pnml.bench.data.folder import read_folder
-from pnml.bench.data.selection import Selection
-from pnml.bench.data.source import data_folders
-from pnml.bench.device import choose_device
-from pnml.bench.methods import PublishedDetector, View
-from pnml.bench.methods.gram import Gram, validation_splits
-from pnml.bench.methods.logit_scores import msp_score
-from pnml.bench.model_under_test import full_precision
-from pnml.bench.paper import REMADE, paper_cells
-from pnml.bench.results import start_run
 from pnml.core import theorem
 from pnml.core.subspace import xtg
 from pnml.metrics import average, evaluate
+from pnml_bench import zoo
+from pnml_bench.data import load
+from pnml_bench.data.folder import read_folder
+from pnml_bench.data.selection import Selection
+from pnml_bench.data.source import data_folders
+from pnml_bench.device import choose_device
+from pnml_bench.methods import PublishedDetector, View
+from pnml_bench.methods.gram import Gram, validation_splits
+from pnml_bench.methods.logit_scores import msp_score
+from pnml_bench.model_under_test import full_precision
+from pnml_bench.paper import REMADE, paper_cells
+from pnml_bench.results import start_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torch import Tensor
 
-    from pnml.bench.data import ImageSet
     from pnml.metrics import Metrics
+    from pnml_bench.data import ImageSet
 
 MODEL = "densenet-bc-100"
 CUTS = (1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5)

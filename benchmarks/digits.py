@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import pnml
-from pnml.bench.results import start_run
 from pnml.core.calibration import calibrate
+from pnml_bench.results import start_run
 
 if TYPE_CHECKING:
     from pnml.core.scaling import EmbeddingScale

@@ -18,20 +18,20 @@ import torch
 from torch import Tensor, nn
 
 from pnml.backend.files import write_text
-from pnml.bench.environment import environment, git_state
-from pnml.bench.methods import ALL_METHODS, GROUPS, MethodFailedError, Outputs, View
 from pnml.integrations._import import import_pytorch_ood
 from pnml.metrics import evaluate
 from pnml.pytorch.pooling import join
 from pnml.pytorch.recording import record_layers
+from pnml_bench.environment import environment, git_state
+from pnml_bench.methods import ALL_METHODS, GROUPS, MethodFailedError, Outputs, View
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from numpy.typing import NDArray
 
-    from pnml.bench.methods import Method
     from pnml.pytorch.layers import Layer
+    from pnml_bench.methods import Method
 
     Methods = Mapping[str, Callable[[], Method]]
 

@@ -7,7 +7,7 @@ from math import sqrt
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
-from pnml.bench.layout import markdown_table
+from pnml_bench.layout import markdown_table
 
 OURS, PHOTOGRAPHS = "pnml", "lite0"
 FROM = {True: 2, False: 4}  # rows of a class from which a rise counts: of photographs, and of small images

@@ -21,8 +21,8 @@ import family_rows
 import family_why
 
 from pnml.backend.files import write_text
-from pnml.bench.layout import markdown_table
-from pnml.bench.ood_data import needs_no_ood_data
+from pnml_bench.layout import markdown_table
+from pnml_bench.ood_data import needs_no_ood_data
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

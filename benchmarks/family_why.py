@@ -7,7 +7,7 @@ from typing import Any
 
 from family_rows import OURS, Mean, Values, aurocs, mean, minus
 
-from pnml.bench.layout import markdown_table
+from pnml_bench.layout import markdown_table
 
 AHEAD = ("mahalanobis-layers", "nnguide", "mahalanobis-plus")
 KINDS = ("near", "far")

@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch.nn.functional import interpolate
 
-from pnml.bench.methods.gram import Gram
-from pnml.bench.methods.gram_features import ORDERS
-from pnml.bench.zoo import ARCHITECTURES, create, load
+from pnml_bench.methods.gram import Gram
+from pnml_bench.methods.gram_features import ORDERS
+from pnml_bench.zoo import ARCHITECTURES, create, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from pnml.bench.zoo import Network
+    from pnml_bench.zoo import Network
 
     Floats = NDArray[np.float32]
     Features = list[list[Floats]]  # of each tap, of each order: (n, channels)

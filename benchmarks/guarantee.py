@@ -20,9 +20,9 @@ from sklearn.linear_model import LogisticRegression
 
 from pnml import Detector
 from pnml.backend.files import write_text
-from pnml.bench.figures import new_figure, save
-from pnml.bench.results import start_run
 from pnml.core.calibration import By, calibrate
+from pnml_bench.figures import new_figure, save
+from pnml_bench.results import start_run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

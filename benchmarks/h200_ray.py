@@ -40,8 +40,8 @@ from PIL import Image
 from torch import Tensor, nn
 
 from pnml import Detector
-from pnml.bench import data, zoo
 from pnml.demo import assets
+from pnml_bench import data, zoo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -39,8 +39,8 @@ from imagenet_resnet import normalize, read_resnet
 from PIL import Image
 from torch import Tensor, nn
 
-from pnml.bench.data import load
 from pnml.pytorch.layers import Layer, find_layers
+from pnml_bench.data import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from trainings import note_trainings
 
-from pnml.bench.store import ResultStore
+from pnml_bench.store import ResultStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

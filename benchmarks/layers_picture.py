@@ -15,11 +15,11 @@ import numpy as np
 from PIL import Image, ImageFilter
 
 import pnml
-from pnml.bench import zoo
-from pnml.bench.figures import new_figure, save
 from pnml.demo import assets
 from pnml.demo.images import Images, ood_images
 from pnml.demo.scoring import score
+from pnml_bench import zoo
+from pnml_bench.figures import new_figure, save
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -23,10 +23,10 @@ from sklearn.linear_model import LogisticRegression
 
 from pnml import Detector, Monitor
 from pnml.backend.files import write_text
-from pnml.bench.figures import new_figure, save
-from pnml.bench.results import start_run
 from pnml.core.calibration import calibrate
 from pnml.core.martingale import Martingale
+from pnml_bench.figures import new_figure, save
+from pnml_bench.results import start_run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

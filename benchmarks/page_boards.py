@@ -9,16 +9,16 @@ from statistics import fmean, stdev
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from pnml.bench.layout import markdown_table
-from pnml.bench.leaderboard import NEAR, leaderboard, render_leaderboard
-from pnml.bench.methods import LAYER_PEERS
 from pnml.report.labels import label
+from pnml_bench.layout import markdown_table
+from pnml_bench.leaderboard import NEAR, leaderboard, render_leaderboard
+from pnml_bench.methods import LAYER_PEERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pnml.bench.leaderboard import Board, Standing
-    from pnml.bench.results import Result
+    from pnml_bench.leaderboard import Board, Standing
+    from pnml_bench.results import Result
 
 STUDY = "peers-2026-11"
 """Today's default beside its peers, on the paper's networks and on those trained anew."""

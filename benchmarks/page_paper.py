@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trainings import read_trainings
 
-from pnml.bench.layout import markdown_table
-from pnml.bench.render import Format, render
-from pnml.bench.table_counts import NETWORKS, count, mean_difference
-from pnml.bench.table_sources import RETRAINED_STUDY, Sources
-from pnml.bench.tables import build_tables
 from pnml.report.labels import label
+from pnml_bench.layout import markdown_table
+from pnml_bench.render import Format, render
+from pnml_bench.table_counts import NETWORKS, count, mean_difference
+from pnml_bench.table_sources import RETRAINED_STUDY, Sources
+from pnml_bench.tables import build_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from pnml.bench.results import Result
-    from pnml.bench.tables import Cell
+    from pnml_bench.results import Result
+    from pnml_bench.tables import Cell
 
 LARGE = 2.0
 """Differences to the paper above this, in points, get an experiment or the words "not known"."""

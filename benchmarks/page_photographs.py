@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 from page_boards import OURS
 from photographs import CIFAR, TINY, TINY_FAR, TINY_MODELS, TINY_SEEDS, tiny_study
 
-from pnml.bench.layout import markdown_table
-from pnml.bench.leaderboard import NEAR
-from pnml.bench.methods import LAYER_PEERS
-from pnml.bench.ood_data import needs_no_ood_data
-from pnml.bench.openood import SEEDS, board, study
-from pnml.bench.openood_table import METRICS, render
 from pnml.report.labels import label
+from pnml_bench.layout import markdown_table
+from pnml_bench.leaderboard import NEAR
+from pnml_bench.methods import LAYER_PEERS
+from pnml_bench.ood_data import needs_no_ood_data
+from pnml_bench.openood import SEEDS, board, study
+from pnml_bench.openood_table import METRICS, render
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pnml.bench.openood import Board, Line
-    from pnml.bench.results import Result
+    from pnml_bench.openood import Board, Line
+    from pnml_bench.results import Result
 
 COLUMNS = ("Method", "Needs no OOD data", *METRICS)
 STANDINGS = ("networks", "seeds", "pnml", "its place", "best that sees embeddings alone", "best on the same layers")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from pnml.bench.layout import markdown_table
 from pnml.report.labels import label
+from pnml_bench.layout import markdown_table
 
 if TYPE_CHECKING:
     from pathlib import Path

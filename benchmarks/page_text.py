@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from family_tables import CLASSIFIERS, mean, text_tasks
 from page_boards import OURS
 
-from pnml.bench.layout import markdown_table
-from pnml.bench.ood_data import needs_no_ood_data
+from pnml_bench.layout import markdown_table
+from pnml_bench.ood_data import needs_no_ood_data
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from pnml.bench.layout import markdown_table
+from pnml_bench.layout import markdown_table
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -24,12 +24,12 @@ import page_text
 import page_uses
 
 from pnml.backend.files import write_text
-from pnml.bench.store import ResultStore
+from pnml_bench.store import ResultStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pnml.bench.results import Result
+    from pnml_bench.results import Result
 
 ROOT = Path(__file__).parent.parent
 RESULTS, TABLES = ROOT / "results", ROOT / "docs" / "tables"

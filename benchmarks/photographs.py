@@ -8,7 +8,7 @@
 Every job is one command of pnml in a process of its own (``jobs.py``). A program that was stopped goes on where it was.
 ``--epochs '*=1' --limit 500`` is a quick trial; its results are in studies of their own.
 
-OpenOOD (``pnml.bench.openood``): a ResNet-18 for CIFAR-10 and for CIFAR-100. TinyImageNet-200: a ResNet-18 and a small
+OpenOOD (``pnml_bench.openood``): a ResNet-18 for CIFAR-10 and for CIFAR-100. TinyImageNet-200: a ResNet-18 and a small
 vision transformer. Its near set is ``imagenet-others`` (``imagenet_others.py``), as OpenOOD's near sets for 200 classes
 of ImageNet show other classes of ImageNet. It has to be in a folder of PNML_DATA, else it is left out. Every other set
 that is absent is named in the tables.
@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 
 from jobs import Job, Plan, run_program
 
-from pnml.bench import openood
-from pnml.bench.data.source import data_folders
-from pnml.bench.leaderboard import NEAR
+from pnml_bench import openood
+from pnml_bench.data.source import data_folders
+from pnml_bench.leaderboard import NEAR
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from safetensors.numpy import save_file
 
 from pnml.backend.files import atomic_path
-from pnml.bench import zoo
-from pnml.bench.data import load
-from pnml.bench.methods.view import View
-from pnml.bench.model_under_test import show
+from pnml_bench import zoo
+from pnml_bench.data import load
+from pnml_bench.methods.view import View
+from pnml_bench.model_under_test import show
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--checkpoint", required=True, help="a name of pnml.bench.zoo.CHECKPOINTS")
+    parser.add_argument("--checkpoint", required=True, help="a name of pnml_bench.zoo.CHECKPOINTS")
     parser.add_argument("--ood", required=True, help="image sets with commas between")
     parser.add_argument("--limit", type=int, help="at most so many images of every set")
     parser.add_argument("--out", type=Path, required=True, help="the folder to write into")

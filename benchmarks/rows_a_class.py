@@ -42,16 +42,16 @@ from all_classes import take_all_classes_at_once
 from family import Part, Task, run_family
 from imagenet import FOLDS, outputs
 
-from pnml.bench.data import load
-from pnml.bench.methods import ALL_METHODS, View
+from pnml_bench.data import load
+from pnml_bench.methods import ALL_METHODS, View
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from pnml.bench.data import ImageSet
-    from pnml.bench.zoo import Network
+    from pnml_bench.data import ImageSet
+    from pnml_bench.zoo import Network
 
 METHODS = ("pnml", "pnml-last", "mahalanobis-layers", "nnguide", "mahalanobis-plus", "vim")
 PICTURES = (1, 2, 3, 4)  # of a class of ImageNet

@@ -36,7 +36,7 @@ import pyarrow.parquet as pq
 from pnml import Detector
 from pnml.backend.files import write_text
 from pnml.backend.progress import track
-from pnml.bench.environment import environment, git_state
+from pnml_bench.environment import environment, git_state
 
 GROUP_ROWS = 32_768
 LIMIT = 2e9

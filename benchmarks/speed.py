@@ -30,9 +30,9 @@ from torch import Tensor, nn
 
 import pnml
 from pnml.backend.progress import track
-from pnml.bench.results import start_run
 from pnml.integrations._import import import_pytorch_ood
 from pnml.metrics import auroc
+from pnml_bench.results import start_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,7 +19,7 @@ import torch
 from speed_data import embeddings, head
 
 import pnml
-from pnml.bench.results import start_run
+from pnml_bench.results import start_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,9 +23,9 @@ import torch
 from torch import Tensor, nn
 
 import pnml
-from pnml.bench import zoo
-from pnml.bench.environment import environment
-from pnml.bench.results import start_run
+from pnml_bench import zoo
+from pnml_bench.environment import environment
+from pnml_bench.results import start_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -30,7 +30,7 @@ from text import SEEDS, TOKENS, batches, code, questions, run_texts, split, weig
 from torch import Tensor, nn
 
 import pnml
-from pnml.bench.methods import ALL_METHODS
+from pnml_bench.methods import ALL_METHODS
 
 if TYPE_CHECKING:
     from pathlib import Path

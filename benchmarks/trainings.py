@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from safetensors import safe_open
 
 from pnml.backend.files import write_text
-from pnml.bench.options import Options
+from pnml_bench.options import Options
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -23,25 +23,25 @@ from uses_labelling import labelling
 from pnml import Detector
 from pnml.backend.files import write_text
 from pnml.backend.progress import track
-from pnml.bench import data, zoo
-from pnml.bench.environment import environment, git_state
-from pnml.bench.methods.logit_scores import msp_score
-from pnml.bench.methods.view import View, concatenate, forward
-from pnml.bench.model_under_test import show
 from pnml.core.detector import FewRowsWarning
 from pnml.core.scaling import EMBEDDING_SCALES
 from pnml.metrics import auroc
 from pnml.pytorch.recording import record_layers
 from pnml.uses import calibration_error, selective
 from pnml.uses.adversarial import NormalisingModel, fgsm, pgd
+from pnml_bench import data, zoo
+from pnml_bench.environment import environment, git_state
+from pnml_bench.methods.logit_scores import msp_score
+from pnml_bench.methods.view import View, concatenate, forward
+from pnml_bench.model_under_test import show
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from pnml import Result
-    from pnml.bench.zoo import Network
     from pnml.core.scaling import EmbeddingScale
     from pnml.pytorch.layers import Layer
+    from pnml_bench.zoo import Network
 
 RISKS = (0.01, 0.02, 0.05)
 EPSILONS = (2, 8)  # of 255
@@ -188,7 +188,10 @@ def calibration(results: dict[str, Result], labels: np.ndarray[Any, Any]) -> Tab
 def adversarial(network: Network, detectors: dict[str, Detector], layers: tuple[Layer, ...], count: int) -> Table:
     """Attack test images; give what is left of the accuracy, and how well each score tells them from the clean ones."""
     images = data.load("cifar10", limit=count)
-    model, labels = NormalisingModel(network), torch.tensor(images.labels)
+    model, labels = (
+        NormalisingModel(network, network.normalise.mean, network.normalise.std),
+        torch.tensor(images.labels),
+    )
     clean = torch.cat([batch / 255 for batch in images.batches(50)])
     before = see_pixels(network, clean, layers)
     was_right, scores = before.logits.argmax(dim=1) == labels, scores_of(detectors, before)

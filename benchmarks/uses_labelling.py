@@ -11,10 +11,10 @@ from sklearn.decomposition import PCA
 from sklearn.model_selection import train_test_split
 
 from pnml.backend.progress import track
-from pnml.bench import data, zoo
-from pnml.bench.methods.view import View
-from pnml.bench.model_under_test import show
 from pnml.uses import acquisition
+from pnml_bench import data, zoo
+from pnml_bench.methods.view import View
+from pnml_bench.model_under_test import show
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

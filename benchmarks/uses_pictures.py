@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnml.bench.figures import new_figure, save
+from pnml_bench.figures import new_figure, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

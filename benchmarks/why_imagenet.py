@@ -26,10 +26,10 @@ from rows_a_class import tasks as tasks_by_rows
 
 from pnml import Detector
 from pnml.backend.rows import divisors, row_norms
-from pnml.bench.methods import ALL_METHODS, Method, View
 from pnml.core import scatter, theorem
 from pnml.core.depth import SMALLEST_BACKGROUND, WEIGHT
 from pnml.core.profile import shares
+from pnml_bench.methods import ALL_METHODS, Method, View
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from records import replace_table
 
-from pnml.bench.leaderboard import leaderboard
-from pnml.bench.store import load_study
 from pnml.report.labels import label
+from pnml_bench.leaderboard import leaderboard
+from pnml_bench.store import load_study
 
 if TYPE_CHECKING:
-    from pnml.bench.leaderboard import Board, Standing
+    from pnml_bench.leaderboard import Board, Standing
 
 PAGE = Path(__file__).parent / "confirm.md"
 AUTO, PAPER = "pnml", "pnml-paper"

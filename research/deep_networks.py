@@ -38,15 +38,15 @@ from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
 from pnml.backend.files import atomic_path
-from pnml.bench.data import load
-from pnml.bench.training import DATASETS
-from pnml.bench.training.measure import accuracy, to_labelled
-from pnml.bench.zoo.densenet import DenseNet
-from pnml.bench.zoo.resnet_cifar import ResNetCifar
-from pnml.bench.zoo.wide_resnet import WideResNet
+from pnml_bench.data import load
+from pnml_bench.training import DATASETS
+from pnml_bench.training.measure import accuracy, to_labelled
+from pnml_bench.zoo.densenet import DenseNet
+from pnml_bench.zoo.resnet_cifar import ResNetCifar
+from pnml_bench.zoo.wide_resnet import WideResNet
 
 if TYPE_CHECKING:
-    from pnml.bench.zoo import Network
+    from pnml_bench.zoo import Network
 
 
 class SequencePooling(nn.Module):

@@ -20,17 +20,17 @@ from peers import PEERS, Known, Rows, several_layers
 from torch import Tensor
 
 import pnml
-from pnml.bench import zoo
-from pnml.bench.data import load
-from pnml.bench.environment import git_state
-from pnml.bench.model_under_test import full_precision
 from pnml.metrics import evaluate
+from pnml_bench import zoo
+from pnml_bench.data import load
+from pnml_bench.environment import git_state
+from pnml_bench.model_under_test import full_precision
 
 if TYPE_CHECKING:
     from strangers import Stranger
 
-    from pnml.bench.zoo import Network
     from pnml.pytorch.guard import Guard
+    from pnml_bench.zoo import Network
 
 NEAR = {"cifar10": "cifar100", "cifar100": "cifar10", "cifar10-even": "cifar10-odd"}
 FAR = ("tinyimagenet_crop", "tinyimagenet_resize", "isun", "uniform", "gaussian")

@@ -22,13 +22,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import normalize
 
 from pnml.backend.files import atomic_path
-from pnml.bench import zoo
-from pnml.bench.data import load
-from pnml.bench.methods.view import View
-from pnml.bench.model_under_test import full_precision
+from pnml_bench import zoo
+from pnml_bench.data import load
+from pnml_bench.methods.view import View
+from pnml_bench.model_under_test import full_precision
 
 if TYPE_CHECKING:
-    from pnml.bench.zoo import Network
+    from pnml_bench.zoo import Network
 
 ROWS = {"train": 6000, "test": 3000, "ood": 2500}
 OOD = {

@@ -17,8 +17,8 @@ from deep_regret import Images, ood_sets, open_network
 from records import write_record
 
 import pnml
-from pnml.bench.environment import git_state
 from pnml.metrics import auroc
+from pnml_bench.environment import git_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,7 +21,7 @@ from independent_corpora import long_enough, pooled
 from independent_tasks import Task, held_out, is_test, some
 from PIL import Image
 
-from pnml.bench.data import load
+from pnml_bench.data import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,21 +22,21 @@ from embeddings import OOD, write
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 
-from pnml.bench.data import SETS, load
-from pnml.bench.data.selection import Contents
-from pnml.bench.data.source import Source
-from pnml.bench.training import DATASETS
-from pnml.bench.training.augment import draw_augmentation, shift_and_flip
-from pnml.bench.training.measure import Labelled, to_labelled
-from pnml.bench.zoo import Network
-from pnml.bench.zoo.resnet_cifar import ResNetCifar
-from pnml.bench.zoo.wide_resnet import WideResNet
+from pnml_bench.data import SETS, load
+from pnml_bench.data.selection import Contents
+from pnml_bench.data.source import Source
+from pnml_bench.training import DATASETS
+from pnml_bench.training.augment import draw_augmentation, shift_and_flip
+from pnml_bench.training.measure import Labelled, to_labelled
+from pnml_bench.zoo import Network
+from pnml_bench.zoo.resnet_cifar import ResNetCifar
+from pnml_bench.zoo.wide_resnet import WideResNet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pnml.bench.data.selection import Selection
-    from pnml.bench.zoo.network import Tap
+    from pnml_bench.data.selection import Selection
+    from pnml_bench.zoo.network import Tap
 
 
 class Other(Network):

@@ -32,10 +32,10 @@ from sklearn.neural_network import MLPClassifier
 from torch import Tensor, nn
 
 from pnml import Detector
-from pnml.bench.environment import environment
-from pnml.bench.methods import ALL_METHODS, GROUPS, MethodFailedError
-from pnml.bench.results import current_time
 from pnml.metrics import auroc
+from pnml_bench.environment import environment
+from pnml_bench.methods import ALL_METHODS, GROUPS, MethodFailedError
+from pnml_bench.results import current_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable

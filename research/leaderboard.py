@@ -17,12 +17,12 @@ import torch
 from safetensors import safe_open
 from torch import Tensor, nn
 
-from pnml.bench.environment import environment
-from pnml.bench.memory import watched_memory
-from pnml.bench.methods import ALL_METHODS, GROUPS, MethodFailedError, Outputs, View
-from pnml.bench.results import Result, Run, Scores, current_time, start_run
-from pnml.bench.store import ResultStore
 from pnml.metrics import evaluate
+from pnml_bench.environment import environment
+from pnml_bench.memory import watched_memory
+from pnml_bench.methods import ALL_METHODS, GROUPS, MethodFailedError, Outputs, View
+from pnml_bench.results import Result, Run, Scores, current_time, start_run
+from pnml_bench.store import ResultStore
 
 CPU = torch.device("cpu")
 

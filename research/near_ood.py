@@ -22,13 +22,13 @@ from records import replace_table, write_record
 from safetensors import safe_open
 from scipy.special import logsumexp
 
-from pnml.bench.leaderboard import NEAR
 from pnml.core import theorem
 from pnml.core.correlation import Correlation
 from pnml.core.scaling import balanced_length
 from pnml.core.subspace import Subspace, leave_one_out, xtg
 from pnml.metrics import auroc
 from pnml.report.labels import label
+from pnml_bench.leaderboard import NEAR
 
 if TYPE_CHECKING:
     Floats = np.ndarray

@@ -27,16 +27,16 @@ from safetensors import safe_open
 
 from pnml import Correlation, Detector
 from pnml.backend.progress import track
-from pnml.bench.environment import environment
-from pnml.bench.leaderboard import NEAR
-from pnml.bench.methods import GROUPS, REGRETS
-from pnml.bench.results import current_time
-from pnml.bench.store import load_study
 from pnml.core import theorem
 from pnml.core.sample import RowSample
 from pnml.core.scaling import ENTROPY_LEFT
 from pnml.core.subspace import Subspace, leave_one_out, xtg
 from pnml.metrics import auroc
+from pnml_bench.environment import environment
+from pnml_bench.leaderboard import NEAR
+from pnml_bench.methods import GROUPS, REGRETS
+from pnml_bench.results import current_time
+from pnml_bench.store import load_study
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

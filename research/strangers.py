@@ -20,8 +20,8 @@ from stranger_networks import dense, files, mobile, plain, quantised, resnets, s
 from torch import Tensor, nn
 
 from pnml.backend.files import atomic_path
-from pnml.bench.zoo import Normalise
-from pnml.bench.zoo.normalisation import IMAGENET, Channels
+from pnml_bench.zoo import Normalise
+from pnml_bench.zoo.normalisation import IMAGENET, Channels
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pnml.bench.results import Result, Scores
 from pnml.metrics import evaluate
+from pnml_bench.results import Result, Scores
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 page_paper = importlib.import_module("page_paper")

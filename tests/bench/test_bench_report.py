@@ -11,18 +11,18 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
-from pnml.bench import zoo
-from pnml.bench.data import load
-from pnml.bench.options import Options
-from pnml.bench.protocol import plan
-from pnml.bench.report import charted_groups, choose_results, report_of
-from pnml.bench.results import Result as Cell
-from pnml.bench.results import Scores
-from pnml.bench.runner import run
-from pnml.bench.saved_scores import load_scores, save_scores
-from pnml.bench.store import ResultStore, load_study
 from pnml.cli import app
 from pnml.metrics import evaluate
+from pnml_bench import zoo
+from pnml_bench.data import load
+from pnml_bench.options import Options
+from pnml_bench.protocol import plan
+from pnml_bench.report import charted_groups, choose_results, report_of
+from pnml_bench.results import Result as Cell
+from pnml_bench.results import Scores
+from pnml_bench.runner import run
+from pnml_bench.saved_scores import load_scores, save_scores
+from pnml_bench.store import ResultStore, load_study
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pnml.bench.results import Result
-from pnml.bench.store import ResultStore
+from pnml_bench.results import Result
+from pnml_bench.store import ResultStore
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import jobs as program  # type: ignore[import-not-found]

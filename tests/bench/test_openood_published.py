@@ -8,11 +8,11 @@ from importlib.resources import files
 
 import pytest
 
-from pnml.bench.methods import ALL_METHODS
-from pnml.bench.openood_figures import Figures, Mean
-from pnml.bench.openood_published import NAMES, published
+from pnml_bench.methods import ALL_METHODS
+from pnml_bench.openood_figures import Figures, Mean
+from pnml_bench.openood_published import NAMES, published
 
-ROWS = list(csv.DictReader(files("pnml.bench").joinpath("openood_published.csv").read_text("utf-8").splitlines()))
+ROWS = list(csv.DictReader(files("pnml_bench").joinpath("openood_published.csv").read_text("utf-8").splitlines()))
 
 
 @pytest.mark.parametrize(

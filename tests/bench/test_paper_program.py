@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from pnml.bench.options import Options
-from pnml.bench.paper import REMADE, paper_cells
-from pnml.bench.protocol import plan
-from pnml.bench.training import train
+from pnml_bench.options import Options
+from pnml_bench.paper import REMADE, paper_cells
+from pnml_bench.protocol import plan
+from pnml_bench.training import train
 
 from .training.small import small_recipe, small_set
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pnml.bench import openood
-from pnml.bench.protocol import plan
-from pnml.bench.results import Result, Scores
 from pnml.metrics import Metrics
+from pnml_bench import openood
+from pnml_bench.protocol import plan
+from pnml_bench.results import Result, Scores
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import page_photographs as pages  # type: ignore[import-not-found]

@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pnml.bench.zoo.densenet import DenseNet
 from pnml.pytorch.finding import find_head
 from pnml.pytorch.head import HeadNotFoundError, logits_of, record_calls, unwrapped
 from pnml.pytorch.passes import Passes
+from pnml_bench.zoo.densenet import DenseNet
 
 from .networks import CLASSES, CNN, FEATURES, Timm, bert, images, mlp, rows, sentences, vit
 

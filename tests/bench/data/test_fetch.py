@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pnml.bench.data import SETS, load
-from pnml.bench.data.fetch import fetch, unpack
-from pnml.bench.data.source import Download, Source
+from pnml_bench.data import SETS, load
+from pnml_bench.data.fetch import fetch, unpack
+from pnml_bench.data.source import Download, Source
 
 from .layouts import make_cifar10, make_odin, make_svhn, make_tiny_imagenet
 from .server import FileServer, serve_files

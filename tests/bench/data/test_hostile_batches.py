@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-import pnml.bench.data.batch_pickle
-from pnml.bench.data.batch_pickle import read_pickle
-from pnml.bench.data.cifar import read_cifar10
-from pnml.bench.data.selection import Selection
+import pnml_bench.data.batch_pickle
+from pnml_bench.data.batch_pickle import read_pickle
+from pnml_bench.data.cifar import read_cifar10
+from pnml_bench.data.selection import Selection
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -160,7 +160,7 @@ def test_mutated_batches_are_refused_or_read(tmp_path: Path) -> None:
 def test_number_of_operations_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     content = batch(PIXELS)
     read_pickle(content)
-    monkeypatch.setattr(pnml.bench.data.batch_pickle, "MAX_OPERATIONS", 20)
+    monkeypatch.setattr(pnml_bench.data.batch_pickle, "MAX_OPERATIONS", 20)
     with pytest.raises(ValueError, match="more than 20 operations"):
         read_pickle(content)
 
@@ -182,7 +182,7 @@ def test_plain_values_are_those_of_pickle(value: Any, protocol: int) -> None:
 def test_reading_imports_nothing() -> None:
     """Names of a file are compared, not looked up: reading one does not import its module."""
     program = (
-        "import sys; from pnml.bench.data.batch_pickle import read_pickle\n"
+        "import sys; from pnml_bench.data.batch_pickle import read_pickle\n"
         "try: read_pickle(b'\\x80\\x02cxmlrpc.client\\nServerProxy\\n.')\n"
         "except ValueError as error: print('xmlrpc.client' in sys.modules, error)"
     )

@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 from scipy.io import loadmat, savemat
 
-import pnml.bench.data.mat_file
-from pnml.bench.data.mat_file import read_mat
-from pnml.bench.data.selection import Selection
-from pnml.bench.data.svhn import read_svhn
+import pnml_bench.data.mat_file
+from pnml_bench.data.mat_file import read_mat
+from pnml_bench.data.selection import Selection
+from pnml_bench.data.svhn import read_svhn
 
 from .layouts import make_svhn, random_images
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pnml.bench.data.selection import Contents
+    from pnml_bench.data.selection import Contents
 
 PIXELS = random_images(3, 32).transpose(1, 2, 3, 0)
 DIGITS = np.array([[10], [1], [9]])
@@ -110,7 +110,7 @@ def test_forged_file_is_refused(content: bytes, tmp_path: Path) -> None:
 
 
 def test_decompressed_content_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pnml.bench.data.mat_file, "MAX_BYTES", 1 << 15)
+    monkeypatch.setattr(pnml_bench.data.mat_file, "MAX_BYTES", 1 << 15)
     content = compressed_zeros(1 << 20)
     assert len(content) < 1 << 12
     with pytest.raises(ValueError, match="it has more than 65,536 bytes"):
