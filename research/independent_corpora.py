@@ -27,7 +27,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from pnml.io.download import verify
+from pnml_bench.data.download import verify
 
 FILES = {
     # Debian 12.15, lists of main

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING
 
 from pnml.backend.progress import track
-from pnml.io.download import download
+from pnml_bench.data.download import download
 from pnml_bench.data.source import fetch_folder
 
 if TYPE_CHECKING:

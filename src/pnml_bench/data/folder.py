@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pnml.io.decode import centre_crop_to, sample_to
 from pnml.io.images import some_image_files
+from pnml_bench.data.lazy_images import centre_crop_to, sample_to
 from pnml_bench.data.selection import decode_contents
 
 if TYPE_CHECKING:
