@@ -109,7 +109,7 @@ def test_quoted_ids_with_line_ends_are_read_from_any_row(
 def test_lines_are_counted_as_an_editor_does(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text('id,f0\n\n"a\nb",1\n\nc,2\nd,x\n')
-    assert [record.line for (record,) in find_records(path).batches(0, 1)] == [3, 6, 7]
+    assert [record.line for record in find_records(path).records(0)] == [3, 6, 7]
     with pytest.raises(
         ValueError, match=r"line 7 of .*rows\.csv holds 'x' in column 'f0', where a finite number is exp"
     ):

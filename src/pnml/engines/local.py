@@ -24,7 +24,7 @@ from pnml.io.preparation_record import check_preparation
 from pnml.io.scores import ScoreTable, score_writer
 from pnml.io.source import locate_errors
 from pnml.io.store import PartStore
-from pnml.io.texts import text_lengths
+from pnml.io.texts import count_characters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -196,7 +196,7 @@ def score_rows(
     characters = 0
     for chunk in read_chunks(samples, missing, "score", progress=progress):
         skipped += chunk.skipped
-        characters += int(text_lengths(chunk.ids).sum())
+        characters += count_characters(chunk.ids)
         check_ids(characters, samples, chunk.stop - len(chunk.ids), chunk.stop)
         digests.append(chunk.digest())
         if len(chunk.ids):

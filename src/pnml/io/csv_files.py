@@ -13,7 +13,6 @@ import numpy as np
 
 from pnml.io.feature_columns import PREFIX, choose_columns, choose_layers
 from pnml.io.fingerprint import fingerprint_path
-from pnml.io.regroup import regroup
 from pnml.io.source import RowReader
 from pnml.io.texts import as_texts
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _CELLS = 1 << 17  # that are held as text at a time, which takes ten times the memory of numbers
-_MOST_BYTES = 1 << 24  # of the records that are held as text at a time, and of a line
+_MOST_BYTES = 1 << 24  # of a line
 _STRIDE = 1024  # records from one remembered place to the next
 _SAMPLE = 256  # records that decide about the precision
 _FLOAT32_DIGITS = 9  # as many as a float32 needs
@@ -56,15 +55,24 @@ def open_csv(path: Path, layers: Sequence[str] | None = None, columns: Sequence[
     numbers = [table.names.index(name) for name in chosen]
     dtype = _precision(table, numbers)
 
-    def batches(start: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        for records in table.batches(start, size):
-            values = _to_numbers(table, records, numbers).astype(dtype)
-            numbered = np.arange(start, start + len(records))
-            start += len(records)
-            yield numbered if id_column is None else _ids(table, records, id_column), values
+    step = max(1, _CELLS // len(table.names))
 
     def read(start: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        return regroup(batches(start, max(1, min(size, _CELLS // len(table.names)))), size)
+        records = table.records(start)
+        while start < table.count:
+            ids: list[str] = []
+            rows = []
+            for first in range(0, size, step):
+                batch = list(islice(records, min(step, size - first)))
+                if batch:
+                    rows.append(_to_numbers(table, batch, numbers).astype(dtype))
+                    ids += _ids(table, batch, id_column)
+            if not rows:
+                raise ValueError(f"{path} changed while it was read: run the command again")
+            values = np.concatenate(rows)
+            numbered = np.arange(start, start + len(values))
+            start += len(values)
+            yield numbered if id_column is None else as_texts(ids), values
 
     id_bytes = 0 if id_column is None else path.stat().st_size // max(1, table.count)
     fingerprint = partial(fingerprint_path, path)
@@ -97,29 +105,23 @@ class CsvTable:
     count: int
     places: tuple[tuple[int, int], ...]
 
-    def batches(self, start: int, size: int) -> Iterator[list[Record]]:
-        """Yield ``size`` records at a time from number ``start`` on; fewer at the end, and where they are long.
+    def records(self, start: int) -> Iterator[Record]:
+        """Yield the records from number ``start`` on.
 
         Raises:
             ValueError: for a record with more or fewer cells than the header, or that is no UTF-8 text.
         """
         if start >= self.count:
             return
-        held: list[Record] = []
-        records = _records(self.path, self.delimiter, *self.places[start // _STRIDE])
-        for record in islice(records, start % _STRIDE, None):
+        offset, line = self.places[start // _STRIDE]
+        for record in islice(_records(self.path, self.delimiter, offset, line), start % _STRIDE, None):
             if len(record.cells) != len(self.names):
                 comma = "; decimals need a point, not a comma" if len(record.cells) > len(self.names) else ""
                 raise ValueError(
                     f"line {record.line} of {self.path} has {len(record.cells)} cells, the header {len(self.names)}: "
                     f"repair it{comma}"
                 )
-            held.append(record)
-            if len(held) == size or record.offset - held[0].offset > _MOST_BYTES:
-                yield held
-                held = []
-        if held:
-            yield held
+            yield record
 
 
 def find_records(path: Path) -> CsvTable:
@@ -216,19 +218,22 @@ def _id_column(names: Sequence[str]) -> int | None:
     return 0 if names[0] == "" and len(names) > 1 else None
 
 
-def _ids(table: CsvTable, records: Sequence[Record], column: int) -> NDArray[Any]:
+def _ids(table: CsvTable, records: Sequence[Record], column: int | None) -> list[str]:
+    """Return the ids of records, none without a column of ids; raise ``ValueError`` for an empty one."""
+    if column is None:
+        return []
     for record in records:
         if not record.cells[column]:
             raise ValueError(
                 f"line {record.line} of {table.path} has no id: give every row one, or leave the column out"
             )
-    return as_texts(record.cells[column] for record in records)
+    return [record.cells[column] for record in records]
 
 
 def _numeric_columns(table: CsvTable, id_column: int | None) -> list[str]:
     """Return the columns that have a number, however it is written, or nothing in the first row."""
-    first = next(table.batches(0, 1), None)
-    cells = [""] * len(table.names) if first is None else first[0].cells
+    first = next(table.records(0), None)
+    cells = [""] * len(table.names) if first is None else first.cells
     return [
         name
         for number, (name, cell) in enumerate(zip(table.names, cells, strict=True))
@@ -241,8 +246,7 @@ def _precision(table: CsvTable, numbers: Sequence[int]) -> type[np.floating[Any]
 
     What was float32 has to be scored as such: its rounding errors are no signal.
     """
-    records = next(table.batches(0, _SAMPLE), [])
-    cells = [record.cells[number] for record in records for number in numbers]
+    cells = [record.cells[number] for record in islice(table.records(0), _SAMPLE) for number in numbers]
     if not cells:
         return np.float64
     if max(map(_significant_digits, cells)) <= _FLOAT32_DIGITS or all(map(_is_float32, cells)):

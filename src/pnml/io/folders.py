@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from pnml.backend.extras import require
 from pnml.backend.files import atomic_path
 from pnml.io.locks import lock_folder
-from pnml.io.paths import resolve
+from pnml.io.paths import pyarrow, resolve
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -67,7 +66,7 @@ class RemoteFolder:
 
     def names(self) -> list[str]:
         """Return the names of the files, sorted; none if the folder does not exist."""
-        fs = require("pyarrow.fs", extra="parquet", what="writing parquet")
+        fs = pyarrow(".fs")
         if self.filesystem.get_file_info(self.path).type == fs.FileType.File:
             raise ValueError(f"{self.uri} is a file: expected a folder, or nothing yet")
         listing = self.filesystem.get_file_info(fs.FileSelector(self.path, allow_not_found=True))

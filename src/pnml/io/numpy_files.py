@@ -13,9 +13,8 @@ import numpy as np
 
 from pnml.io.feature_columns import PREFIX, choose_columns, choose_layers
 from pnml.io.fingerprint import fingerprint_path
-from pnml.io.ids import decode_ids
 from pnml.io.source import RowReader
-from pnml.io.texts import as_texts
+from pnml.io.texts import as_texts, decode_ids
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -173,7 +172,7 @@ def _id_batches(path: Path, archive: zipfile.ZipFile, start: int, size: int) -> 
     """Yield ids; bytes as text."""
     for ids in _batches(path, archive, "id", start, size):
         if ids.dtype.kind == "S":
-            yield as_texts(decode_ids(ids.tolist(), start))
+            yield decode_ids(ids.tolist(), start)
         else:
             yield as_texts(ids.tolist()) if ids.dtype.kind == "U" else ids
         start += len(ids)

@@ -12,6 +12,11 @@ PathOrUri: TypeAlias = "Path | str"
 """A path on this machine, or a URI as text."""
 
 
+def pyarrow(module: str = "") -> Any:
+    """Import pyarrow, or one of its modules, as ".parquet"; or say which extra of pnml brings it."""
+    return require(f"pyarrow{module}", extra="parquet", what="parquet, and object stores,")
+
+
 def path_or_uri(text: str) -> PathOrUri:
     """Return a URI as it is, and anything else as a path.
 
@@ -23,7 +28,7 @@ def path_or_uri(text: str) -> PathOrUri:
 
 def resolve(path: PathOrUri) -> tuple[Any, str]:
     """Return the pyarrow filesystem of a path or URI, and the path in that filesystem."""
-    fs = require("pyarrow.fs", extra="parquet", what="reading parquet")
+    fs = pyarrow(".fs")
     if isinstance(path, Path):
         return fs.LocalFileSystem(), str(path.absolute())
     scheme, _, rest = path.partition("://")
@@ -52,7 +57,7 @@ def find_parquet_files(path: PathOrUri) -> tuple[Any, list[Any]]:
     Returns:
         The pyarrow filesystem, and the ``FileInfo`` of every file.
     """
-    fs = require("pyarrow.fs", extra="parquet", what="reading parquet")
+    fs = pyarrow(".fs")
     filesystem, inner = resolve(path)
     found = filesystem.get_file_info(inner)
     if found.type == fs.FileType.NotFound:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 import numpy as np
 
 from pnml.backend.arrays import to_numpy
-from pnml.backend.extras import require
 from pnml.io.part import arrow_table
+from pnml.io.paths import pyarrow
 from pnml.io.texts import as_texts
 
 if TYPE_CHECKING:
@@ -110,16 +110,15 @@ def score_writer(out: Path) -> Callable[[Path, Iterable[Columns]], None]:
     if out.suffix == ".csv":
         return _write_csv
     if out.suffix == ".parquet":
-        require("pyarrow.parquet", extra="parquet", what="writing parquet")
+        pyarrow(".parquet")
         return _write_parquet
     raise ValueError(f"{out} must end in .parquet or .csv")
 
 
 def _write_parquet(path: Path, tables: Iterable[Columns]) -> None:
-    parquet = require("pyarrow.parquet", extra="parquet", what="writing parquet")
     arrow_tables = (arrow_table(columns) for columns in tables)
     first = next(arrow_tables)
-    with parquet.ParquetWriter(path, first.schema) as writer:
+    with pyarrow(".parquet").ParquetWriter(path, first.schema) as writer:
         writer.write_table(first)
         for table in arrow_tables:
             writer.write_table(table)
