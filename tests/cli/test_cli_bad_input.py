@@ -148,7 +148,7 @@ def test_head_of_a_wrong_shape_is_refused(files: Files) -> None:
 def test_a_head_without_classes_or_features_is_refused_by_name(shape: tuple[int, ...], files: Files) -> None:
     np.savez(files / "head.npz", weight=np.zeros(shape))
     words = ["fit", "--embeddings", files / "train.npy", "--head", files / "head.npz", "--out", files / "d.safetensors"]
-    assert f"'weight' of {files / 'head.npz'} has shape {shape}: expected finite numbers" in fails(*words)
+    assert f"'weight' of {files / 'head.npz'} holds float64 of shape {shape}: expected finite numbers" in fails(*words)
 
 
 USAGE: list[tuple[list[str], str]] = [

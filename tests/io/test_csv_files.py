@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import pnml.io.csv_files
 from pnml.io.csv_files import find_records, open_csv
 from pnml.io.embeddings import open_embeddings
 
@@ -90,17 +89,14 @@ def test_id_and_index_are_no_features_and_text_is_left_out(tmp_path: Path) -> No
     names=st.lists(st.text(st.sampled_from('a"\n,\r é;'), min_size=1, max_size=6), min_size=1, max_size=30),
     start=st.floats(0, 0.999),
     size=st.integers(1, 9),
-    stride=st.integers(1, 5),
 )
 def test_quoted_ids_with_line_ends_are_read_from_any_row(
-    names: list[str], start: float, size: int, stride: int, tmp_path_factory: pytest.TempPathFactory
+    names: list[str], start: float, size: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     names = [f"{number}{name}" for number, name in enumerate(names)]  # a line of blanks alone is no row
     path = write(tmp_path_factory.mktemp("csv") / "rows.csv", zip(names, range(len(names)), strict=True), ["id", "f0"])
     first = int(start * len(names))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pnml.io.csv_files, "_STRIDE", stride)
-        ids, rows = read_all(path, first, size)
+    ids, rows = read_all(path, first, size)
     expected = list(csv.reader(io.StringIO(path.read_bytes().decode(), newline="")))[1:]
     assert ids == [row[0] for row in expected][first:] == names[first:]
     assert rows[:, 0].tolist() == list(range(first, len(names)))

@@ -5,14 +5,12 @@ from __future__ import annotations
 import csv
 import re
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from pnml.io.feature_columns import PREFIX, choose_columns, choose_layers
-from pnml.io.fingerprint import fingerprint_path
 from pnml.io.source import RowReader
 from pnml.io.texts import as_texts
 
@@ -24,11 +22,9 @@ if TYPE_CHECKING:
 
 _CELLS = 1 << 17  # that are held as text at a time, which takes ten times the memory of numbers
 _MOST_BYTES = 1 << 24  # of a line
-_STRIDE = 1024  # records from one remembered place to the next
 _SAMPLE = 256  # records that decide about the precision
 _FLOAT32_DIGITS = 9  # as many as a float32 needs
 _DELIMITERS = (",", ";", "\t")
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # as Excel begins a file
 
 
 def open_csv(path: Path, layers: Sequence[str] | None = None, columns: Sequence[str] | None = None) -> RowReader:
@@ -75,46 +71,39 @@ def open_csv(path: Path, layers: Sequence[str] | None = None, columns: Sequence[
             yield numbered if id_column is None else as_texts(ids), values
 
     id_bytes = 0 if id_column is None else path.stat().st_size // max(1, table.count)
-    fingerprint = partial(fingerprint_path, path)
-    return RowReader(path, table.count, read, fingerprint, (), len(numbers), (), (*chosen,), id_bytes)
+    return RowReader(path, table.count, read, width=len(chosen), columns=tuple(chosen), id_bytes=id_bytes)
 
 
 class Record(NamedTuple):
-    """One record: its first byte in the file, its first line, counted from 1, and its cells."""
+    """One record: its first line, counted from 1, and its cells."""
 
-    offset: int
     line: int
     cells: list[str]
 
 
 @dataclass(frozen=True)
 class CsvTable:
-    """The header of a CSV file, and where its records are, so that reading can begin at any of them.
+    """The header of a CSV file.
 
     Attributes:
         path: the file.
         delimiter: a comma, a semicolon or a tab, whichever the header has most of.
         names: the cells of the header.
         count: the number of records after the header.
-        places: every 1,024th record's first byte and line.
     """
 
     path: Path
     delimiter: str
     names: tuple[str, ...]
     count: int
-    places: tuple[tuple[int, int], ...]
 
     def records(self, start: int) -> Iterator[Record]:
-        """Yield the records from number ``start`` on.
+        """Yield the records from number ``start`` on; earlier ones are read, but not kept.
 
         Raises:
             ValueError: for a record with more or fewer cells than the header, or that is no UTF-8 text.
         """
-        if start >= self.count:
-            return
-        offset, line = self.places[start // _STRIDE]
-        for record in islice(_records(self.path, self.delimiter, offset, line), start % _STRIDE, None):
+        for record in islice(_records(self.path, self.delimiter), start + 1, None):
             if len(record.cells) != len(self.names):
                 comma = "; decimals need a point, not a comma" if len(record.cells) > len(self.names) else ""
                 raise ValueError(
@@ -125,72 +114,46 @@ class CsvTable:
 
 
 def find_records(path: Path) -> CsvTable:
-    """Read the header, and find the records after it, in one pass."""
+    """Read the header, and count the records after it, in one pass."""
     with path.open("rb") as file:
         header = file.readline(_MOST_BYTES)
     delimiter = max(_DELIMITERS, key=lambda one: header.count(one.encode()))
-    records = _records(path, delimiter, 0, 1)
+    records = _records(path, delimiter)
     first = next(records, None)
     if first is None:
         raise ValueError(f"{path} is empty: expected a header, and a line for every row")
-    count = 0
-    places = []
-    for record in records:
-        if count % _STRIDE == 0:
-            places.append((record.offset, record.line))
-        count += 1
-    return CsvTable(path, delimiter, tuple(name.strip() for name in first.cells), count, tuple(places))
+    count = sum(1 for _ in records)
+    return CsvTable(path, delimiter, tuple(name.strip() for name in first.cells), count)
 
 
-def _records(path: Path, delimiter: str, offset: int, line: int) -> Iterator[Record]:
-    """Yield the records of a file from a place on; blank lines are left out, and a quoted cell may hold line ends."""
-    with path.open("rb") as file:
-        file.seek(offset)
-        lines = _Lines(path, file, offset, line)
-        reader = csv.reader(lines, delimiter=delimiter, strict=True)
-        while True:
-            offset, line = lines.offset, lines.line
-            try:
-                cells = next(reader, None)
-            except csv.Error as error:
+def _records(path: Path, delimiter: str) -> Iterator[Record]:
+    """Yield the records of a file, the header first; blank lines are left out, and a quoted cell may hold line ends."""
+    line = 1  # of the next record
+    last = 0  # line that was read
+
+    def lines(file: IO[bytes]) -> Iterator[str]:
+        nonlocal last
+        while content := file.readline(_MOST_BYTES):
+            last += 1
+            if len(content) == _MOST_BYTES:
                 raise ValueError(
-                    f"line {line} of {path} is no CSV ({error}): close its quotes, or repair it"
+                    f"line {last} of {path} has {_MOST_BYTES:,} bytes or more: no CSV has such lines, repair it"
+                )
+            try:
+                yield content.decode("utf-8-sig" if last == 1 else "utf-8")  # Excel begins a file with a mark
+            except UnicodeDecodeError as error:
+                raise ValueError(
+                    f"line {last} of {path} is no UTF-8 text ({error}): write the file again as UTF-8"
                 ) from error
-            if cells is None:
-                return
-            if len(cells) > 1 or "".join(cells).strip():
-                yield Record(offset, line, cells)
 
-
-class _Lines:
-    """The lines of an open file as text, of which the next one begins at ``offset`` and has the number ``line``."""
-
-    def __init__(self, path: Path, file: IO[bytes], offset: int, line: int) -> None:
-        self._path = path
-        self._file = file
-        self.offset = offset
-        self.line = line
-
-    def __iter__(self) -> _Lines:
-        return self
-
-    def __next__(self) -> str:
-        content = self._file.readline(_MOST_BYTES)
-        if not content:
-            raise StopIteration
-        if len(content) == _MOST_BYTES:
-            raise ValueError(
-                f"line {self.line} of {self._path} has {_MOST_BYTES:,} bytes or more: no CSV has such lines, repair it"
-            )
+    with path.open("rb") as file:
         try:
-            text = content.removeprefix(_BYTE_ORDER_MARK if self.offset == 0 else b"").decode()
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"line {self.line} of {self._path} is no UTF-8 text ({error}): write the file again as UTF-8"
-            ) from error
-        self.offset += len(content)
-        self.line += 1
-        return text
+            for cells in csv.reader(lines(file), delimiter=delimiter, strict=True):
+                if len(cells) > 1 or "".join(cells).strip():
+                    yield Record(line, cells)
+                line = last + 1
+        except csv.Error as error:
+            raise ValueError(f"line {line} of {path} is no CSV ({error}): close its quotes, or repair it") from error
 
 
 def _check_header(table: CsvTable) -> None:

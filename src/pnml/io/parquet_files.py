@@ -5,14 +5,12 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pnml.io.feature_columns import PREFIX, choose_columns, choose_layers
-from pnml.io.fingerprint import fingerprint_path
 from pnml.io.paths import PathOrUri, find_parquet_files, pyarrow
 from pnml.io.source import RowReader
 from pnml.io.texts import as_texts, decode_ids
@@ -209,12 +207,11 @@ def open_embeddings_parquet(
         path,
         files.count,
         read,
-        partial(fingerprint_path, path),
-        files.starts,
-        len(single) if embedding is None else widths[embedding],
-        tuple((layer, widths[PREFIX + layer]) for layer in chosen),
-        tuple(single) if embedding is None else (embedding,),
-        files.id_bytes,
+        starts=files.starts,
+        width=len(single) if embedding is None else widths[embedding],
+        layers=tuple((layer, widths[PREFIX + layer]) for layer in chosen),
+        columns=tuple(single) if embedding is None else (embedding,),
+        id_bytes=files.id_bytes,
     )
 
 
