@@ -73,20 +73,24 @@ def check_preparation(fitted: Record | None, now: Record | None) -> None:
     fitted, now = of_images(fitted), of_images(now)
     if fitted is None or now is None:
         return
-    _check_transform(fitted.get("transform"), now.get("transform"))
+    if fitted.get("transform") != now.get("transform"):
+        names = [one.get("transform") for one in (fitted, now)]
+        words = ["no transform of the factory" if name is None else f"the transform {name}" for name in names]
+        raise ValueError(
+            f"the detector was fitted on images prepared with {words[0]}, got {words[1]}: let the factory return the "
+            "one that the detector was fitted with, or fit again"
+        )
     for name in ("channels", "resize", "mean", "std"):
-        before, after = (_text(record.get(name)) for record in (fitted, now))
-        if before != after:
-            _refuse(name, before, after)
-    known, pixels = pixels_of(fitted), pixels_of(now)
-    if known is None or pixels is None or known == pixels:
+        _compare(name, _text(fitted.get(name)), _text(now.get(name)))
+    before, after = pixels_of(fitted), pixels_of(now)
+    if before is None or after is None or before == after:
         return
-    shown, found = ("×".join(map(str, shape)) for shape in (known, pixels))
+    pixels = [f"{height}×{width}" for height, width in (before, after)]
     if fitted.get("size") is not None or now.get("size") is not None:
-        _refuse("size", shown, found)
+        _compare("size", *pixels)
     message = (
-        f"the first image has {found} pixels (height × width), that of the training set {shown}, and neither is "
-        f"resized: a size makes them alike, as in --size {known[0]}"
+        f"the first image has {pixels[1]} pixels (height × width), that of the training set {pixels[0]}, and neither "
+        f"is resized: a size makes them alike, as in --size {before[0]}"
     )
     warnings.warn(message, PreparationWarning, stacklevel=3)
 
@@ -120,20 +124,12 @@ def describe_preparation(record: Record) -> str:
     return f"{record['channels']}, {sized if shape else 'not resized'}, scaled to [0, 1], {values}"
 
 
-def _check_transform(before: str | None, after: str | None) -> None:
+def _compare(name: str, before: str, after: str) -> None:
     if before != after:
-        words = ["no transform of the factory" if name is None else f"the transform {name}" for name in (before, after)]
         raise ValueError(
-            f"the detector was fitted on images prepared with {words[0]}, got {words[1]}: let the factory return the "
-            "one that the detector was fitted with, or fit again"
+            f"the detector was fitted on images prepared with {name} {before}, got {name} {after}: leave it out to "
+            "prepare images as then, or fit again with it"
         )
-
-
-def _refuse(name: str, before: str, after: str) -> None:
-    raise ValueError(
-        f"the detector was fitted on images prepared with {name} {before}, got {name} {after}: leave it out to prepare "
-        "images as then, or fit again with it"
-    )
 
 
 def _text(value: Any) -> str:
