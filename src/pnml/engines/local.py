@@ -87,10 +87,10 @@ def calibrate(
         skipped += chunk.skipped
         if len(chunk.ids):
             with locate_errors(chunk, samples.path, samples.layer_names):
-                found = detector.calibration_scores(
+                scores = detector.calibration_scores(
                     chunk.embeddings, features=chunk.features, logits=chunk.logits, leave_one_out=leave_one_out
                 )
-            parts.append(found)
+            parts.append(scores)
     check_decoded(samples, skipped)
     check_coverage(samples, sum(len(part.scores) for part in parts) + len(skipped))
     detector.threshold = CalibrationScores.join(parts).threshold(false_alarm_rate=false_alarm_rate, by=by)

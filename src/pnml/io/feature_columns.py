@@ -94,16 +94,20 @@ def choose_layers(path: PathOrUri, columns: Iterable[str], wanted: Sequence[str]
     >>> choose_layers("rows.npz", ["embedding", "features.block1", "features.block2", "id"], None)
     ('block1', 'block2')
     """
-    there = tuple(name.removeprefix(PREFIX) for name in columns if name.startswith(PREFIX))
+    layers = tuple(name.removeprefix(PREFIX) for name in columns if name.startswith(PREFIX))
     if wanted is None:
-        return there
-    if missing := [name for name in wanted if name not in there]:
-        held = f"has those of {', '.join(there)}" if there else "has those of no layer"
-        column = f"'{PREFIX}{missing[0]}'"
-        fix = f"write them beside the embeddings as {column}, in .npz an array, in .parquet a column of lists"
-        if missing[0].removeprefix(PREFIX) in there:
+        return layers
+    for name in wanted:
+        if name in layers:
+            continue
+        if name.removeprefix(PREFIX) in layers:
             fix = f"the name of a layer is without {PREFIX!r}"
-        raise ValueError(f"{path} has no features of the layer {missing[0]!r}; it {held}: {fix}")
+        else:
+            column = f"'{PREFIX}{name}'"
+            fix = f"write them beside the embeddings as {column}, in .npz an array, in .parquet a column of lists"
+        raise ValueError(
+            f"{path} has no features of the layer {name!r}; it has those of {', '.join(layers) or 'no layer'}: {fix}"
+        )
     return tuple(wanted)
 
 

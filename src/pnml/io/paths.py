@@ -59,11 +59,11 @@ def find_parquet_files(path: PathOrUri) -> tuple[Any, list[Any]]:
     """
     fs = pyarrow(".fs")
     filesystem, inner = resolve(path)
-    found = filesystem.get_file_info(inner)
-    if found.type == fs.FileType.NotFound:
+    info = filesystem.get_file_info(inner)
+    if info.type == fs.FileType.NotFound:
         raise FileNotFoundError(f"{path} does not exist")
-    if found.type == fs.FileType.File:
-        return filesystem, [found]
+    if info.type == fs.FileType.File:
+        return filesystem, [info]
     if filesystem.type_name == "local":
         check_links(Path(inner))
     below = filesystem.get_file_info(fs.FileSelector(inner, recursive=True))
@@ -75,11 +75,11 @@ def find_parquet_files(path: PathOrUri) -> tuple[Any, list[Any]]:
 
 def check_links(folder: Path) -> None:
     """Raise ``ValueError`` if a folder is found twice, by links, at or below a folder."""
-    found: dict[tuple[int, int], str] = {}
+    folders: dict[tuple[int, int], str] = {}
     for parent, below, _ in os.walk(folder, followlinks=True):
         below[:] = [name for name in below if not name.startswith((".", "_"))]
         status = Path(parent).stat()
-        earlier = found.setdefault((status.st_dev, status.st_ino), parent)
+        earlier = folders.setdefault((status.st_dev, status.st_ino), parent)
         if earlier != parent:
             link, other = sorted((parent, earlier), key=lambda one: (not Path(one).is_symlink(), len(one)))
             raise ValueError(f"{link} is a link to {other}, whose files would be read twice: remove the link")

@@ -45,11 +45,11 @@ def restore_preparation(
     """
     if transform is not None:
         return Preparation(transform=transform)
-    held = of_images(record) or {}
+    values = of_images(record) or {}
     return Preparation(
-        held.get("size") if size is None else size,
-        tuple(held.get("mean", (0.0,))) if mean is None else mean,
-        tuple(held.get("std", (1.0,))) if std is None else std,
+        values.get("size") if size is None else size,
+        tuple(values.get("mean", (0.0,))) if mean is None else mean,
+        tuple(values.get("std", (1.0,))) if std is None else std,
     )
 
 

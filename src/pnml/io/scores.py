@@ -76,33 +76,35 @@ class ScoreTable:
 
     def columns(self, ids: NDArray[Any], result: Result) -> Columns:
         """Return the scores of a batch."""
-        values = {name: getattr(result, name) for name in self._names if name != "probability"}
-        values["probability"] = to_numpy(result.probabilities).max(axis=-1)
-        found = {name: to_numpy(values[name], DTYPES[name]) for name in self._names}
-        if not self.layer_names:
-            return {"id": ids, **found}
-        return {"id": ids, **found, **self._layers(result)}
+        columns = {"id": ids}
+        for name, kind in self._kinds.items():
+            if name == "probability":
+                columns[name] = to_numpy(result.probabilities, kind).max(axis=-1)
+            elif name in DTYPES:
+                columns[name] = to_numpy(getattr(result, name), kind)
+        if self.layer_names:
+            labels = layer_labels(self.layer_names)
+            columns[STRANGEST] = as_texts(labels)[to_numpy(result.strangest_layer, np.int64)]
+        if self.layer_names and self.by_layer:
+            leverages = to_numpy(result.leverage_by_layer, np.float64)
+            columns |= {f"{LEVERAGE}{name}": leverages[:, number] for number, name in enumerate(labels)}
+        return columns
 
     def empty(self, ids: NDArray[Any]) -> Columns:
         """Return a table without rows, for a batch without a decodable image."""
-        found = {"id": ids, **{name: np.empty(0, DTYPES[name]) for name in self._names}}
-        if self.layer_names:
-            found[STRANGEST] = as_texts(layer_labels(self.layer_names))[:0]
-        if self.by_layer:
-            found |= {f"{LEVERAGE}{name}": np.empty(0) for name in layer_labels(self.layer_names)}
-        return found
+        return {"id": ids, **{name: np.empty(0, kind) for name, kind in self._kinds.items()}}
 
     @property
-    def _names(self) -> list[str]:
-        return [name for name in DTYPES if self.is_calibrated or name not in {"p_value", "is_ood"}]
-
-    def _layers(self, result: Result) -> Columns:
-        names = as_texts(layer_labels(self.layer_names))
-        strangest = {STRANGEST: names[to_numpy(result.strangest_layer, np.int64)]}
-        if not self.by_layer:
-            return strangest
-        leverages = to_numpy(result.leverage_by_layer, np.float64)
-        return strangest | {f"{LEVERAGE}{name}": leverages[:, number] for number, name in enumerate(names)}
+    def _kinds(self) -> dict[str, Any]:
+        """The dtype of every column but the ids."""
+        kinds: dict[str, Any] = {
+            name: kind for name, kind in DTYPES.items() if self.is_calibrated or name not in {"p_value", "is_ood"}
+        }
+        if self.layer_names:
+            kinds[STRANGEST] = object
+        if self.layer_names and self.by_layer:
+            kinds |= {f"{LEVERAGE}{name}": np.float64 for name in layer_labels(self.layer_names)}
+        return kinds
 
 
 def score_writer(out: Path) -> Callable[[Path, Iterable[Columns]], None]:
@@ -136,7 +138,7 @@ def write_csv(file: TextIO, tables: Iterable[Columns]) -> None:
         if number == 0:
             writer.writerow(columns)
         for start in range(0, len(columns["id"]), _ROWS_AT_ONCE):
-            writer.writerows(_rows({name: held[start : start + _ROWS_AT_ONCE] for name, held in columns.items()}))
+            writer.writerows(_rows({name: one[start : start + _ROWS_AT_ONCE] for name, one in columns.items()}))
 
 
 def _rows(columns: Columns) -> Iterator[tuple[object, ...]]:

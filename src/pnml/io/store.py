@@ -121,12 +121,12 @@ class PartStore:
                 part = self._decode(file)
                 if part.covers(start, stop):
                     return part
-            error: Exception | str = "it does not hold all its rows"
+            reason = "it does not hold all its rows"
         except FileNotFoundError:
             return None
-        except ValueError as found:
-            error = found
-        _LOG.warning("%s in %s is damaged (%s): its rows are scored again", name, self.path, error)
+        except ValueError as error:
+            reason = str(error)
+        _LOG.warning("%s in %s is damaged (%s): its rows are scored again", name, self.path, reason)
         return None
 
     def delete_leftovers(self) -> None:

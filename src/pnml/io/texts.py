@@ -19,9 +19,9 @@ def as_texts(values: Iterable[Any]) -> NDArray[Any]:
     >>> as_texts(["a", "bcd"])
     array(['a', 'bcd'], dtype=object)
     """
-    held = [str(value) for value in values]
-    texts = np.empty(len(held), dtype=object)
-    texts[:] = held
+    strings = [str(value) for value in values]
+    texts = np.empty(len(strings), dtype=object)
+    texts[:] = strings
     return texts
 
 
