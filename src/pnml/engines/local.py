@@ -13,9 +13,8 @@ from pnml.core.correlation import Correlation
 from pnml.core.detector import Detector
 from pnml.core.rows import check_scored
 from pnml.engines.budget import check_ids, within_budget
-from pnml.engines.coverage import check_coverage
 from pnml.engines.ranges import local_ranges
-from pnml.engines.reading import read_chunks
+from pnml.engines.reading import check_coverage, check_decoded, read_chunks
 from pnml.engines.summary import Summary
 from pnml.io.fingerprint import fingerprint_detector, join_digests
 from pnml.io.outputs import check_output
@@ -237,12 +236,6 @@ def manifest(samples: Samples, detector: Detector, *, by_layer: bool = False) ->
     """Return what identifies the work whose parts may be resumed."""
     columns = {"columns": "by layer"} if by_layer else {}
     return {**samples.fingerprint(), "detector": fingerprint_detector(detector), **columns}
-
-
-def check_decoded(samples: Samples, skipped: Sequence[str]) -> None:
-    """Raise ``ValueError`` when every image was skipped."""
-    if len(skipped) == samples.count:
-        raise ValueError(f"none of the {samples.count:,} images of {samples.path} decodes")
 
 
 def _stored_columns(store: PartStore, ranges: Sequence[Range]) -> Iterator[Columns]:

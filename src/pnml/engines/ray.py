@@ -19,11 +19,11 @@ from pnml.backend.progress import track
 from pnml.core.detector import Detector
 from pnml.engines.budget import within_budget
 from pnml.engines.cluster import cluster
-from pnml.engines.coverage import check_coverage
 from pnml.engines.jobs import ScoreJob, SumJob, row_to_sums
-from pnml.engines.local import begin, check_decoded, finish_fit, unfitted
+from pnml.engines.local import begin, finish_fit, unfitted
 from pnml.engines.mapping import map_ranges
 from pnml.engines.ranges import worker_ranges
+from pnml.engines.reading import check_coverage, check_decoded
 from pnml.engines.summary import Summary
 from pnml.engines.tree import add_tables, reduce_in_tree
 from pnml.io.embedded_images import EmbeddedImages
