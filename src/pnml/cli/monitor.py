@@ -16,9 +16,9 @@ from pnml.core.monitor import Monitor
 from pnml.io.locks import lock_folder
 from pnml.io.outputs import check_output
 from pnml.io.preparation_record import of_images
+from pnml.io.score_table import take_in
 from pnml.io.scores import layer_labels
 from pnml.io.texts import read_class_names
-from pnml.io.watched import take_in
 from pnml.report.checks import check_class_names
 from pnml.report.monitored import write_monitor
 from pnml.report.stream_tables import excess_by_class

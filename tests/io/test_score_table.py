@@ -10,7 +10,7 @@ import pytest
 
 from pnml import Monitor
 from pnml.core.calibration import calibrate
-from pnml.io.watched import take_in
+from pnml.io.score_table import take_in
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bench.data.server import FileServer, serve_files
-from pnml.io.download import cache_dir, download, verify
+from pnml_bench.data.download import cache_dir, download, verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

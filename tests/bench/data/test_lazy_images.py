@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import pnml.io.decode
+import pnml_bench.data.lazy_images
 from bench.data.layouts import random_images, write_images
-from pnml.io.decode import LazyImages, UndecodableError, centre_crop_to, decode, read_image, resize_images, resize_to
+from pnml.io.decode import UndecodableError, read_image, resize_to
+from pnml_bench.data.lazy_images import LazyImages, centre_crop_to, decode, resize_images
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,7 +94,7 @@ def test_resized_images_too_large_for_memory_are_lazy(monkeypatch: pytest.Monkey
     images = random_images(5, 16)
     eager = resize_images(images, 8)
     assert isinstance(eager, np.ndarray)
-    monkeypatch.setattr(pnml.io.decode, "MAX_BYTES_IN_MEMORY", 5 * 8 * 8 * 3 - 1)
+    monkeypatch.setattr(pnml_bench.data.lazy_images, "MAX_BYTES_IN_MEMORY", 5 * 8 * 8 * 3 - 1)
     lazy = resize_images(images, 8)
     assert isinstance(lazy, LazyImages)
     assert np.array_equal(lazy[:], eager)
