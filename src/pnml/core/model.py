@@ -35,7 +35,7 @@ class Constants(NamedTuple):
     Attributes:
         weight: transposed, of the scaled logits less their mean over the classes, shape (M, C).
         bias: of these, shape (C,).
-        head_bias: the bias of the model's own logits, shape (C,).
+        head_bias: the bias of the model's own logits, less its mean, shape (C,).
         whitening: of the embedding, shape (m, rank).
         others: the null space of the embedding; or, of "auto", its mean, background, centres and shares of a row.
         means: of the other blocks.
@@ -107,20 +107,20 @@ class ScoringModel:
         """The constants in NumPy.
 
         Softmax ignores what all classes have in common, but its rounding errors would not: the means over the classes
-        are left out of the scaled head.
+        are left out of the head.
         """
         weight = self.weight * self.length
-        bias = self.bias * self.bias_scale
+        head_bias = self.bias - self.bias.mean()
         weight = np.ascontiguousarray((weight - weight.mean(axis=0)).T)
-        bias = bias - bias.mean()
+        bias = head_bias * self.bias_scale
         if self.geometry is None:
             assert self.subspace is not None  # noqa: S101 - one of both is there
-            return Constants(weight, bias, self.bias, self.subspace.whitening, (self.subspace.null_space,))
+            return Constants(weight, bias, head_bias, self.subspace.whitening, (self.subspace.null_space,))
         embedding = self.geometry.embedding
         return Constants(
             weight,
             bias,
-            self.bias,
+            head_bias,
             embedding.whitening,
             (embedding.mean, embedding.background, embedding.centres, embedding.row_shares),
             tuple(block.mean for block in self.geometry.blocks),
