@@ -159,9 +159,7 @@ class Correlation:
 
         if self._single is None and not whole and not is_remote(rows) and rows.shape[0] >= _CHUNK:
             first = blocks(slice(0, _CHUNK))
-            self._single = [
-                block.dtype == np.float32 and allows_single(product(block, single=False)) for block in first
-            ]
+            self._single = [allows_single(block) for block in first]
         single = self._single or [False] * len(layout.block_widths)
 
         def work(part: slice) -> tuple[list[Array], list[Array], Array | None]:
@@ -275,9 +273,6 @@ class Correlation:
             return self._copy()
         info |= {"widths": self.widths[:1], "input_layer": False}
         if self.count:
-            lengths = len(self._products) - 1
-            arrays["product.1"] = arrays[f"product.{lengths}"][:1, :1]
-            arrays["sum.1"] = arrays[f"sum.{lengths}"][:1]
             arrays["sample"] = arrays["sample"][:, : self.widths[0]]
         return Correlation.from_arrays(arrays, info)
 

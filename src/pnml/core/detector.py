@@ -20,7 +20,7 @@ from pnml.core.calibration_scores import CalibrationScores, left_out_source
 from pnml.core.correlation import Correlation
 from pnml.core.geometry import Geometry
 from pnml.core.last_layer import checked_head, head_digest
-from pnml.core.layout import block_names
+from pnml.core.layout import LENGTHS
 from pnml.core.model import ScoringModel
 from pnml.core.result import Result
 from pnml.core.rows import as_layers, check_features, check_names, check_scored, checked_logits, join_layers
@@ -193,12 +193,13 @@ class Detector:
     @property
     def block_names(self) -> tuple[str, ...]:
         """What ``Result.leverage_by_layer`` has a column for: the embedding, the layers, the lengths of all."""
-        return block_names(self.layer_names) if self.embedding_scale == "auto" else ("embedding",)
+        names = ("embedding", *self.layer_names)
+        return (*names, LENGTHS) if len(names) - self.input_layer > 1 else names
 
     @property
     def watched_names(self) -> tuple[str, ...]:
         """What ``Result.strangest_layer`` numbers from 1: the layers and the lengths; nothing without layers."""
-        return self.block_names[1:] if self.layer_names else ()
+        return self.block_names[1:]
 
     @property
     def rank(self) -> int:

@@ -168,12 +168,12 @@ def _parts(geometry: Geometry) -> Arrays:
 def _numbers(geometry: Geometry) -> dict[str, float]:
     """Return the numbers of a geometry."""
     profile = geometry.profile
-    numbers = {name: float(getattr(profile, name)) for name in ("smallest", "push", "limit", "reach")}
+    numbers = {name: float(getattr(profile, name)) for name in ("smallest", "limit", "reach")}
     return numbers | {"row_share": geometry.embedding.row_share, "typical": geometry.embedding.typical}
 
 
 _EMBEDDING = ("mean", "whitening", "background", "centres", "row_shares")
-_PROFILE = ("profile.centre", "profile.spread", "profile.mixing")
+_PROFILE = ("profile.centre", "profile.spread", "profile.mixing", "profile.push")
 
 
 def _geometry(arrays: Arrays, numbers: dict[str, float], blocks: int) -> Geometry:
@@ -184,8 +184,8 @@ def _geometry(arrays: Arrays, numbers: dict[str, float], blocks: int) -> Geometr
         row_share=numbers["row_share"],
         typical=numbers["typical"],
     )
-    centre, spread, mixing = (arrays[name] for name in _PROFILE)
-    profile = Profile(numbers["smallest"], centre, spread, mixing, numbers["push"], numbers["limit"], numbers["reach"])
+    centre, spread, mixing, push = (arrays[name] for name in _PROFILE)
+    profile = Profile(numbers["smallest"], centre, spread, mixing, push, numbers["limit"], numbers["reach"])
     others = (BlockGeometry(arrays[f"mean.{n}"], arrays[f"whitening.{n}"]) for n in range(blocks))
     return Geometry(embedding, tuple(others), profile)
 
@@ -226,7 +226,7 @@ def _expected(arrays: Arrays, info: dict[str, Any]) -> dict[str, tuple[str, Shap
         for number, size in enumerate(others):
             shapes |= {f"mean.{number}": (size,), f"whitening.{number}": (size, size)}
         blocks = 1 + len(others)
-        shapes |= dict(zip(_PROFILE, ((blocks,), (blocks,), (blocks, blocks)), strict=True))
+        shapes |= dict(zip(_PROFILE, ((blocks,), (blocks,), (blocks, blocks), (blocks,)), strict=True))
         if info["numbers"] is None:
             raise ValueError("the entry 'numbers' is missing")
     else:
@@ -260,7 +260,7 @@ def _are_widths(value: Any) -> bool:
 
 
 def _are_numbers(value: Any) -> bool:
-    names = {"smallest", "push", "limit", "reach", "row_share", "typical"}
+    names = {"smallest", "limit", "reach", "row_share", "typical"}
     return value is None or (isinstance(value, dict) and {*value} == names and all(map(is_number, value.values())))
 
 

@@ -4,8 +4,8 @@
 linear in the concatenation of all layers: the theorem holds with the leverage of that concatenation. With its
 correlation taken block-diagonal, one block a layer, leverages add.
 
-**Only the excess.** The leverages of all blocks about their overall means are compared with those of training rows, and
-what exceeds them is added (:mod:`pnml.core.profile`).
+**Only the excess.** The leverages of layers, input and lengths about their overall means are compared with those of
+training rows, and what exceeds them is added (:mod:`pnml.core.profile`); without layers, that of the embedding is.
 
 **Relative.** The embedding's own leverage is that about the mean of its class, taken relative to the one about the mean
 of all training rows: a direction in which all classes vary alike says little about any of them. This ratio, about 1 for
@@ -122,7 +122,7 @@ class Geometry:
                 correlation.block_sum(number)[None],
                 samples[number],
                 one_class,
-                scaled=layout.input_layer and number == len(samples) - 2,
+                scaled=layout.input_layer and number == len(layout.widths) - 1,
             )
             for number in range(len(samples))
         )
