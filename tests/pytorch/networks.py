@@ -173,11 +173,11 @@ class Tokens(nn.Module):
         x = self.second(self.first(self.words(input_ids)).tanh()).tanh()
         mask = masks.get(self.name)
         if mask is None:
-            share = (input_ids != self.words.padding_idx).to(x)
+            share = input_ids.ne(self.words.padding_idx or 0).to(x)
         elif mask.ndim == 1:
             share = (torch.arange(input_ids.shape[1]) < mask[:, None]).to(x)
         else:
-            share = (mask == 0 if "padding" in self.name else mask).to(x)
+            share = mask.eq(0).to(x) if "padding" in self.name else mask.to(x)
         pooled = (x * share[..., None]).sum(1) / share.sum(1, keepdim=True)
         logits: Tensor = self.head(pooled)
         return logits

@@ -214,6 +214,10 @@ def test_inference_mode_is_not_in_the_way() -> None:
 class Counting(nn.Module):
     """Writes into buffers when it runs: in place, and by replacing them."""
 
+    calls: Tensor
+    rows: Tensor
+    scale: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.inner = mlp()
@@ -231,14 +235,14 @@ class Counting(nn.Module):
 def test_buffers_that_the_model_counts_in_are_no_weights(tmp_path: Path) -> None:
     model = Counting()
     guard = pnml.guard(model).fit([rows(100)], progress=False)
-    assert guard.fitted().reading is not None
-    assert guard.fitted().reading["counters"] == [".calls", ".rows"]
+    reading: Any = guard.fitted().reading
+    assert reading["counters"] == [".calls", ".rows"]
     guard.save(tmp_path / "detector.safetensors")
     for _ in range(3):
         guard(rows(5))
     loaded = pnml.guard(model).load(tmp_path / "detector.safetensors")
     loaded(rows(5))
-    model.scale *= 2
+    model.scale.mul_(2)
     for each in (guard, loaded):
         with pytest.warns(ModelChangedWarning):
             each(rows(5))

@@ -18,7 +18,7 @@ from oracles import by_pseudo_inverse
 from pnml.core.detector import ZeroEmbeddingWarning
 from pnml.pytorch.head import HeadWarning
 
-from .networks import CLASSES, CNN, bert, images, loader, mlp, rows, sentences, vit
+from .networks import CLASSES, CNN, bert, images, loader, mlp, rows, sentences
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -281,7 +281,7 @@ def test_samples_without_an_active_feature_are_left_out_of_the_fit_and_flagged()
     found = guarded.fitted().correlation
     expected = pnml.guard(model, layers="last").fit([x], progress=False).fitted().correlation
     assert (found.count, found.left_out) == (20, 2)
-    np.testing.assert_allclose(found.matrix, expected.matrix, rtol=20 * np.finfo(np.float32).eps)
+    np.testing.assert_allclose(found.matrix, expected.matrix, rtol=20 * float(np.finfo(np.float32).eps))
     guarded.calibrate([x], leave_one_out=True, progress=False)
     result = guarded(torch.full((1, 3), -1.0))
     torch.testing.assert_close(result.regret, torch.tensor([2.0]).log())

@@ -362,7 +362,7 @@ def test_layers_are_found_with_a_few_samples_of_the_first_batch_or_with_all() ->
 
         def forward(self, x: Tensor) -> Tensor:
             self.sizes.append(len(x))
-            logits: Tensor = self.inner(x.reshape(len(self.sizes) and 16, 3, 8, 8) if self.fixed else x)
+            logits: Tensor = self.inner(x.reshape(16, 3, 8, 8) if self.fixed else x)
             return logits
 
         fixed = False

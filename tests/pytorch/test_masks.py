@@ -181,7 +181,8 @@ class Branches(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = self.first(x).tanh()
         early, last = self.early(x), self.last(x)
-        return early if len(x) == 20 else last
+        logits: Tensor = early if len(x) == 20 else last
+        return logits
 
 
 def test_a_model_that_answers_by_another_layer_is_refused_at_the_call() -> None:
@@ -194,7 +195,7 @@ def test_a_model_that_answers_by_another_layer_is_refused_at_the_call() -> None:
 @pytest.mark.parametrize("make", [mlp, CNN, Encoder])
 def test_a_samples_regret_is_its_own(make: Any) -> None:
     model = make().double().eval()
-    data = {mlp: rows, CNN: images, Encoder: sequences}[make]
+    data: Any = {mlp: rows, CNN: images, Encoder: sequences}[make]
     guard = pnml.guard(model).fit([data(100).double()], progress=False)
     fresh = data(12, seed=1).double()
     together = guard(fresh).regret

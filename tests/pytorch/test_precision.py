@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -51,18 +52,15 @@ def test_a_fit_in_half_precision_detects_as_one_in_full(how: str, digits: tuple[
     model, sets = digits
     aurocs, rates = [], []
     for dtype in (torch.float32, torch.bfloat16):
-        other = nn.Sequential(*model).to(torch.float32)
-        data = sets
-        if how == "converted" and dtype == torch.bfloat16:
-            other = torch.nn.Sequential(*[type(model)(*model)]).bfloat16()
-            data = {name: x.bfloat16() for name, x in sets.items()}
+        other, data = copy.deepcopy(model), sets
+        if how == "converted":
+            other, data = other.to(dtype), {name: x.to(dtype) for name, x in sets.items()}
         with served(dtype, how) if dtype == torch.bfloat16 else nullcontext():
-            guard = pnml.guard(other).fit(data["train"].split(100), progress=False)
+            guard = pnml.guard(other).fit([*torch.split(data["train"], 100)], progress=False)
             guard.calibrate([data["held out"]], progress=False)
             fresh, unknown = guard(data["fresh"]), guard(data["unknown"])
-        model.float()
-        assert guard.fitted().reading is not None
-        assert guard.fitted().reading["dtype"] == str(dtype).removeprefix("torch.")
+        reading: Any = guard.fitted().reading
+        assert reading["dtype"] == str(dtype).removeprefix("torch.")
         aurocs.append(metrics.auroc(fresh.regret.float().numpy(), unknown.regret.float().numpy()))
         rates.append(float(fresh.is_ood.float().mean()))
     assert aurocs[0] > 90
@@ -88,10 +86,9 @@ def test_a_finer_precision_is_said_once() -> None:
     guard = pnml.guard(mlp())
     with torch.autocast("cpu", dtype=torch.bfloat16):
         guard.fit([rows(40)], progress=False)
-    with pytest.warns(PrecisionWarning, match=r"are float32, and .* fitted on bfloat16") as caught:
+    with pytest.warns(PrecisionWarning, match=r"are float32, and .* fitted on bfloat16"):
         guard(rows(4))
-        guard(rows(4))
-    assert len(caught) == 1
+    guard(rows(4))  # a second warning would be an error
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
