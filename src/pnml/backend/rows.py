@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from pnml.backend.arrays import (
 from pnml.backend.threads import spread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 _CHUNK_BYTES = 3 << 20  # stays in a processor's cache
 _REMOTE_CHUNK_BYTES = 1 << 29  # keeps a GPU busy for milliseconds
@@ -166,7 +167,9 @@ def squares(x: Array) -> Array:
     return xp.linalg.vector_norm(x, axis=-1) ** 2 if compat.is_torch_array(x) else xp.vecdot(x, x)
 
 
-_vecdot = getattr(np, "vecdot", numpy_namespace.vecdot)  # NumPy before 2.0 has none
+_vecdot: Callable[[Any, Any], Any] = numpy_namespace.vecdot  # type: ignore[attr-defined] # NumPy before 2.0 has none
+if hasattr(np, "vecdot"):
+    _vecdot = np.vecdot
 
 
 def plain_norms(x: Array, dtype: Any) -> Array:
