@@ -203,7 +203,8 @@ class Correlation:
         if bool(have_safe_squares(norms)):
             return rows, classes
         rows = namespace(rows).astype(rows, wide_dtype(rows))
-        norms, _ = self.layout.norms(rows)
+        with np.errstate(all="ignore"):
+            norms, _ = self.layout.norms(rows)
         if not self.unit_norm:
             check_squares(norms[:, 0])
             return rows, classes

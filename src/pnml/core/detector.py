@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import warnings
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-import array_api_compat as compat
 import numpy as np
 
-from pnml.backend.arrays import Array, detached, is_remote, namespace, to_compute, to_numpy
+from pnml.backend.arrays import Array, DeviceConstants, detached, is_remote, namespace, to_compute, to_numpy
 from pnml.backend.read_errors import naming_file
-from pnml.backend.rows import check_finite, check_shape, wide_dtype
+from pnml.backend.rows import by_chunk, check_finite, check_shape, wide_dtype
 from pnml.backend.state import load_state, save_state
 from pnml.core import detector_state
 from pnml.core.batch import Batch
@@ -375,10 +375,12 @@ class Detector:
         rows = to_compute(detached(rows))[:, : self.n_features]
         xp = namespace(rows)
         dtype = xp.float32 if rows.dtype == xp.float32 else wide_dtype(rows)
-        weight = xp.asarray(self.weight.T.astype(np.float64), dtype=dtype, device=compat.device(rows))
-        bias = xp.asarray(self.bias, dtype=dtype, device=compat.device(rows))
-        with np.errstate(all="ignore"):
-            return xp.argmax(xp.astype(rows, dtype, copy=False) @ weight + bias, axis=-1)
+        return by_chunk(_most_likely, rows, dtype, *self._head.to(rows, dtype), width=max(self.weight.shape))
+
+    @cached_property
+    def _head(self) -> DeviceConstants:
+        """Transposed weight (M, C) and bias (C,), for arrays of any library."""
+        return DeviceConstants(self.weight.T, self.bias)
 
     # Scoring.
 
@@ -611,3 +613,7 @@ class Detector:
         self.head_notes = loaded.head_notes
         self.reading = loaded.reading
         return self
+
+
+def _most_likely(x: Array, weight: Array, bias: Array) -> Array:
+    return namespace(x).argmax(x @ weight + bias, axis=-1)

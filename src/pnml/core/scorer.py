@@ -15,7 +15,7 @@ import numpy as np
 
 from pnml.backend.arrays import is_recorded, is_remote, is_traced, namespace, precision, side_by_side
 from pnml.backend.recorded import Recorded
-from pnml.backend.rows import SMALLEST_NORM, chunk_length, keep_freed_memory, squares, wide_dtype
+from pnml.backend.rows import SMALLEST_NORM, by_chunk, chunk_length, keep_freed_memory, squares, wide_dtype
 from pnml.backend.threads import spread
 from pnml.core import theorem
 from pnml.core.geometry import embedding_share
@@ -145,11 +145,10 @@ class Scorer:
 
     def logits(self, rows: Array) -> Array:
         """Return the logits of the last layer for embeddings (n, M) as they are, shape (n, C)."""
-        xp = namespace(rows)
         dtype = wide_dtype(rows)
-        weight, bias = self.model.head.to(rows, dtype)
-        with np.errstate(all="ignore"):  # of rows that are not finite
-            return xp.astype(rows[:, : self.model.n_features], dtype, copy=False) @ weight + bias
+        head = self.model.head.to(rows, dtype)
+        found: Array = by_chunk(_logits, rows[:, : self.model.n_features], dtype, *head, width=self.model.width)
+        return found
 
     def _by_chunk(self, function: Function, rows: Array, logits: Array | None, *, as_if_unseen: bool = False) -> Array:
         """Apply a function to chunks of rows that stay in a processor's cache, and concatenate what it returns."""
@@ -269,6 +268,10 @@ def _triangular(x: Array, factors: tuple[Factor, ...]) -> Array:
     for stop, columns in others:
         found = found + squares(x[:, :stop] @ columns)
     return found
+
+
+def _logits(x: Array, weight: Array, bias: Array) -> Array:
+    return x @ weight + bias
 
 
 def _regrets(model: ScoringModel, constants: Constants, chunk: Chunk) -> Array:
