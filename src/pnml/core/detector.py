@@ -444,7 +444,12 @@ class Detector:
         return None if logits is None else checked_logits(logits, rows.shape[0], self.n_classes)
 
     def _result(self, batch: Batch) -> Result:
-        result = Result(batch, batch.finish(self._regret(batch)), self.scorer, self.threshold)
+        if is_remote(batch.rows):
+            result = Result(batch, batch.finish(self._regret(batch)), self.scorer, self.threshold)
+        else:
+            regret, xtg = self.scorer.regret_and_xtg(batch.rows, batch.logits)
+            result = Result(batch, batch.finish(regret), self.scorer, self.threshold)
+            result.xtg = batch.convert(batch.finish(xtg))
         if self.threshold is not None and self.threshold.by is None and is_remote(batch.rows):
             _ = result.is_ood  # asked for while the GPU is at work: whoever reads it then waits for nothing else
         return result

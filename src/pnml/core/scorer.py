@@ -143,6 +143,15 @@ class Scorer:
         """Return the block of rows (n, M) that is farthest above training rows, (n,): 0 is the embedding."""
         return self._by_chunk(_strangest, rows, logits)
 
+    def regret_and_xtg(self, rows: Array, logits: Array | None = None) -> tuple[Array, Array]:
+        """Return the regrets of rows (n, M) and their xᵀg, which costs nothing beside, (n,) each."""
+        both = self._by_chunk(_regrets_and_xtg, rows, logits)
+        return both[:, 0], both[:, 1]
+
+    def relative_logits(self, rows: Array) -> Array:
+        """Return the logits of the last layer for embeddings as they are, less what all classes share, (n, C)."""
+        return self._by_chunk(_relative_logits, rows, None)
+
     def logits(self, rows: Array) -> Array:
         """Return the logits of the last layer for embeddings (n, M) as they are, shape (n, C)."""
         dtype = wide_dtype(rows)
@@ -290,6 +299,16 @@ def regrets_of(model: ScoringModel, terms: Terms, x: Array) -> Array:
         if type(x) is not np.ndarray or not finite.all():
             regret = xp.where(xp.all(xp.isfinite(x), axis=-1), regret, xp.full_like(regret, math.nan))
     return regret
+
+
+def _regrets_and_xtg(model: ScoringModel, constants: Constants, chunk: Chunk) -> Array:
+    terms = compute_terms(model, constants, chunk)
+    return side_by_side([regrets_of(model, terms, chunk.x), terms.xtg])
+
+
+def _relative_logits(model: ScoringModel, constants: Constants, chunk: Chunk) -> Array:
+    scaled = chunk.x[:, : model.n_features] @ constants.weight
+    return scaled / model.length + constants.head_bias
 
 
 def _predictive(model: ScoringModel, constants: Constants, chunk: Chunk) -> Array:
