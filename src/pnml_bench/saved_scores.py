@@ -77,7 +77,7 @@ def save_scores(scores: SavedScores, path: Path) -> None:
 @names_its_file
 def load_scores(path: Path) -> SavedScores:
     """Read scores; raise ``ValueError`` for a file that holds something else."""
-    arrays, names = load_state(path, KIND, VERSION, digest_since=2)
+    arrays, names = load_state(path, KIND, VERSION)
 
     def part(key: str, role: Any) -> ScoredSet:
         columns: dict[str, Any] = {name: arrays.get(f"{key}.{name}") for name in _COLUMNS}

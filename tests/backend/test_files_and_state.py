@@ -46,22 +46,6 @@ def test_an_unfinished_file_leaves_the_old_one(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_state_comes_back(tmp_path: Path) -> None:
-    path = tmp_path / "state"
-    save_state(path, "pnml.test", 1, ARRAYS, INFO)
-    arrays, info = load_state(str(path), "pnml.test", 1, digest_since=1)
-    assert info == INFO
-    assert arrays.keys() == ARRAYS.keys()
-    for name, array in ARRAYS.items():
-        np.testing.assert_array_equal(arrays[name], array)
-        assert arrays[name].dtype == array.dtype
-
-
-def test_a_transposed_array_comes_back(tmp_path: Path) -> None:
-    save_state(tmp_path / "state", "pnml.test", 1, {"a": ARRAYS["a"].T}, {})
-    np.testing.assert_array_equal(load_state(tmp_path / "state", "pnml.test", 1, digest_since=1)[0]["a"], ARRAYS["a"].T)
-
-
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="absent"):
         load_state(tmp_path / "absent", "pnml.test", 1, digest_since=1)

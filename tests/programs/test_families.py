@@ -255,7 +255,7 @@ WORDS = {
 
 def test_the_differences_in_the_words_about_photographs_are_of_the_record(tables: Any) -> None:
     root = ROOT
-    page = " ".join((root / "docs" / "other-data.md").read_text(encoding="utf-8").split())
+    page = " ".join((root / "docs" / "quality.md").read_text(encoding="utf-8").split())
     record = json.loads((root / "studies" / "families" / "imagenet.json").read_text(encoding="utf-8"))
     parts = [tables.tasks_of(record, name) for name in ("lite0", "lite1", "lite2", "resnet50")]
 
@@ -282,7 +282,7 @@ def test_the_differences_in_the_words_about_photographs_are_of_the_record(tables
 )
 def test_the_summary_of_families_is_of_the_records(tables: Any, family: str, data: str) -> None:
     root = ROOT
-    page = (root / "docs" / "other-data.md").read_text(encoding="utf-8")
+    page = (root / "docs" / "quality.md").read_text(encoding="utf-8")
     (line,) = (line for line in cells(page) if line[0].startswith(data))
     record = tables.read(root / "studies" / "families", family)
     first = next(iter(record["tasks"].values()))["auroc"]

@@ -21,12 +21,12 @@ def fit_batches(detector: Detector, batches: Iterable[Tensor]) -> Detector:
     >>> import torch
     >>> from pnml import Detector
     >>> batches = torch.eye(4)[:, :3].split(2)
-    >>> fit_batches(Detector(torch.eye(3), embedding_scale="natural"), batches).correlation.count
+    >>> fit_batches(Detector(torch.eye(3), embedding_scale="natural"), batches).count
     4
     """
     for features in batches:
         detector.partial_fit(features)
-    if detector.correlation.count == 0:
+    if detector.count == 0:
         raise ValueError("expected at least one in-distribution sample with features that are not all zero, got none")
     _ = detector.model  # warnings are raised during the fit, and the first score is fast
     return detector

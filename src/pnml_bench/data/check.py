@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pnml.io.download import verify
+from pnml_bench.data.download import verify
 from pnml_bench.data.registry import load
 
 if TYPE_CHECKING:

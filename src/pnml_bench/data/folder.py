@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pnml.io.decode import centre_crop_to, sample_to
 from pnml.io.images import bytes_of, image_columns, some_image_files
 from pnml.io.parquet_files import open_parquet
+from pnml_bench.data.lazy_images import centre_crop_to, sample_to
 from pnml_bench.data.selection import decode_contents
 
 if TYPE_CHECKING:

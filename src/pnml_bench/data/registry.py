@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pnml.backend.suggest import did_you_mean
-from pnml.io.decode import resize_images
 from pnml_bench.data.cifar import CIFAR10_FILES, CIFAR100_FILES, read_cifar10, read_cifar100
 from pnml_bench.data.folder import (
     IMAGENET30_FOLDERS,
@@ -20,6 +19,7 @@ from pnml_bench.data.folder import (
     read_tinyimagenet_sampled,
 )
 from pnml_bench.data.image_set import ImageSet
+from pnml_bench.data.lazy_images import resize_images
 from pnml_bench.data.mnist import MNIST_FILES, read_mnist
 from pnml_bench.data.noise import COUNT, generate_gaussian, generate_uniform
 from pnml_bench.data.selection import Selection

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from pnml.core.scaling import EmbeddingScale
-    from pnml.pytorch.layers import Layer
+    from pnml.pytorch.contract import Layer
     from pnml_bench.methods.view import View
 
 
@@ -116,14 +116,12 @@ class Regret(Method):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The embedding scale, the embedding length and the label noise; then, for "auto", ridges and layers."""
+        """The embedding scale, the embedding length and the label noise; then, for "auto", the layers."""
         settings: dict[str, Any] = {
             "embedding_scale": self.embedding_scale,
             "embedding_length": self.detector.embedding_length,
             "label_noise": self.detector.label_noise,
         }
-        if (geometry := self.detector.geometry) is not None:
-            settings["ridges"] = [scatter.ridge for scatter in geometry.scatters]
         if self.layers:
             settings |= {"layers": [str(layer) for layer in self.layers], "level": LEVEL, "slope": SLOPE}
         return settings

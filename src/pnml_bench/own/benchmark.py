@@ -11,7 +11,7 @@ from pnml.io.code import load_code
 from pnml.io.head import read_head
 from pnml.io.model import load_model
 from pnml.io.preparation import Preparation
-from pnml.pytorch.fingerprint import digest
+from pnml.pytorch.weights import digest
 from pnml_bench.data import SETS
 from pnml_bench.model_under_test import ModelUnderTest, show
 from pnml_bench.own.embeddings import Embeddings, EmbeddingSource, HeadNetwork, StoredView, digest_head

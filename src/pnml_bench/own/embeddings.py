@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from pnml.io.embeddings import open_embeddings
 from pnml.io.feature_columns import check_layer_widths
 from pnml.io.parquet_files import label_column, open_parquet
-from pnml.pytorch.layers import Layer
+from pnml.pytorch.contract import Layer
 from pnml_bench.data.selection import Selection
 from pnml_bench.methods.protocol import MethodFailedError
 from pnml_bench.methods.view import Outputs, View
@@ -135,6 +135,7 @@ class EmbeddingSource:
         self.columns = columns
         self.limit = limit
         self._layers: tuple[tuple[str, int], ...] | None = None
+        self._fitted: dict[str, Any] | None = None  # the columns of the training set
 
     def open(self, name: str, split: str, seed: int = 0) -> Embeddings:
         """Open a set; the training set, which comes first, decides on the layers. Nothing is drawn by the seed."""
@@ -143,7 +144,8 @@ class EmbeddingSource:
         if not path.exists():
             raise FileNotFoundError(f"there is no {name!r}: expected a .npy, .npz, .csv or .parquet file of embeddings")
         layers = None if self._layers is None else [layer for layer, _ in self._layers]
-        samples = open_embeddings(path, self.n_features, layers, self.columns)
+        samples = open_embeddings(path, self.n_features, layers, self.columns, self._fitted)
+        self._fitted = self._fitted or samples.preparation_record
         if self._layers is not None:
             check_layer_widths(path, samples.reader.layers, [width for _, width in self._layers])
         rows = Selection(split, self.limit).rows(samples.count)

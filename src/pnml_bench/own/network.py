@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from pnml.pytorch.batches import inputs_of
-from pnml.pytorch.guarded_model import GuardedModel
-from pnml.pytorch.head import HeadNotFoundError, logits_of
+from pnml.pytorch.guard import Guard
+from pnml.pytorch.head import HeadNotFoundError
 from pnml.pytorch.layers import LayersNotFoundError
+from pnml.pytorch.models import logits_of
 from pnml_bench.methods.view import Outputs, View
 from pnml_bench.zoo import Network
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pnml.pytorch.batches import Arguments
-    from pnml.pytorch.layers import Layer
-    from pnml.pytorch.outputs import Outputs as Pass
+    from pnml.pytorch.contract import Layer
+    from pnml.pytorch.recording import Outputs as Pass
     from pnml_bench.data import ImageSet
     from pnml_bench.methods.view import Track
     from pnml_bench.own.samples import SampleSet
@@ -49,7 +50,7 @@ class OwnNetwork(Network):
         nn.Module.__init__(self)
         self.model = model.eval()
         self.eval()
-        self._guarded = GuardedModel(self.model, head=head_layer, layers="auto" if with_layers else "last")
+        self._guarded = Guard(self.model, head=head_layer, layers="auto" if with_layers else "last")
         self._what = what
         self.with_layers = with_layers
         self._head: nn.Linear | None = None
@@ -65,7 +66,7 @@ class OwnNetwork(Network):
     @property
     def layers(self) -> tuple[Layer, ...]:
         """The earlier layers that are read; known after the first batch."""
-        return self._guarded.found_layers or ()
+        return self._guarded.watched
 
     def get_submodule(self, target: str) -> nn.Module:
         """Return a layer by its name in the model."""
@@ -89,10 +90,9 @@ class OwnNetwork(Network):
         """
         args, kwargs = self._arguments(batch)
         try:
-            with torch.no_grad():
-                found = self._guarded.run(args, kwargs)
+            found = self._guarded.run(args, kwargs)
         except HeadNotFoundError as error:
-            hint = "\nOn the command line: pnml bench --head-layer NAME" if "head='...'" in str(error) else ""
+            hint = "\nOn the command line: pnml bench --head-layer NAME" if ", head='" in str(error) else ""
             raise ValueError(f"{error}{hint}") from error
         except torch.OutOfMemoryError:
             raise

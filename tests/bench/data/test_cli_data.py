@@ -182,3 +182,13 @@ def test_verify_counts_images_without_checksum(tmp_path: Path, cache: Path, monk
     assert code == 0
     assert "expected number of images; cropped from" in row(output, "tinyimagenet_crop", "test")
     assert "tiny-imagenet-200 (instead of Imagenet)" in entry(run("list")[1], "tinyimagenet_crop")
+
+
+def test_a_folder_that_lacks_files_is_not_called_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PNML_DATA", str(tmp_path))
+    make_svhn(tmp_path, 2)
+    (tmp_path / "svhn" / "train_32x32.mat").unlink()
+    (tmp_path / "svhn" / "test_32x32.mat").rename(tmp_path / "svhn" / "test.mat")
+    shown = entry(run("list")[1], "svhn")
+    assert f"in {tmp_path / 'svhn'}, which lacks train_32x32.mat, test_32x32.mat" in shown
+    assert "absent" not in shown
