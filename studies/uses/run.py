@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from pnml import Result
     from pnml.core.scaling import EmbeddingScale
-    from pnml.pytorch.layers import Layer
+    from pnml.pytorch.contract import Layer
     from pnml_bench.zoo import Network
 
 RISKS = (0.01, 0.02, 0.05)
