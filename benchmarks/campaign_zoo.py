@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from pytorch.architectures import CLASSES, call, library, logits_of, longer, pictures, sentences
+from pytorch.architectures import CLASSES, call, drawn, library, logits_of, longer, pictures, sentences
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,25 +53,28 @@ class Case(NamedTuple):
 
 def first_that_runs(*attempts: tuple[Callable[[], nn.Module], Callable[[int, int], Any]]) -> Case:
     """Return the first model that answers its batch with logits."""
-    reason = ""
+    outcome: Case | str = "nothing is known of its inputs"
     for build, batch in attempts:
-        torch.manual_seed(0)
-        try:
-            with torch.device("meta"):
-                count = sum(parameter.numel() for parameter in build().parameters())
-            if count > MOST_WEIGHTS:
-                raise LeftOutError(f"{count / 1e6:.0f} million weights")  # noqa: TRY301
-            model = build().double().eval()
-            answer = logits_of(call(model, batch(9, 2)))
-        except LeftOutError:
-            raise
-        except Exception as error:  # noqa: BLE001  # whatever a library raises
-            reason = f"does not run: {type(error).__name__}: {error}"
-        else:
-            if answer.shape == (9, CLASSES) and answer.isfinite().all():
-                return Case(model, batch)
-            reason = f"answers of shape {tuple(answer.shape)}, or not finite"
-    raise LeftOutError(reason.split("\n")[0])
+        outcome = attempt(build, batch)
+        if isinstance(outcome, Case):
+            return outcome
+    raise LeftOutError(outcome)
+
+
+def attempt(build: Callable[[], nn.Module], batch: Callable[[int, int], Any]) -> Case | str:
+    """Return a model that runs, or why it does not."""
+    try:
+        with torch.device("meta"):
+            count = sum(parameter.numel() for parameter in build().parameters())
+        if count > MOST_WEIGHTS:
+            return f"{count / 1e6:.0f} million weights"
+        model = drawn(build)
+        answer = logits_of(call(model, batch(9, 2)))
+    except Exception as error:  # noqa: BLE001  # whatever a library raises
+        return f"does not run: {type(error).__name__}: {error}".split("\n")[0]
+    if answer.shape != (9, CLASSES) or not answer.isfinite().all():
+        return f"answers of shape {tuple(answer.shape)}, or not finite"
+    return Case(model, batch)
 
 
 def of_torchvision() -> Models:

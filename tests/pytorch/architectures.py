@@ -95,6 +95,16 @@ def logits_of(answer: Any) -> Tensor:
     return found
 
 
+def drawn(build: Callable[[], nn.Module]) -> nn.Module:
+    """Return a model in float64 and eval mode, with random numbers also where weights are zeros to begin with."""
+    torch.manual_seed(0)
+    model = build().double().eval()
+    for name, parameter in model.named_parameters():
+        if name.endswith("weight") and not parameter.any():
+            nn.init.uniform_(parameter, -0.2, 0.2)
+    return model
+
+
 def _vgg() -> nn.Module:
     vgg = library("torchvision.models.vgg")
     features = vgg.make_layers(vgg.cfgs["A"], batch_norm=True)
@@ -115,8 +125,7 @@ def _torchvision(name: str, head: str, blocks: str, **options: Any) -> Architect
 
 
 def _timm(name: str, head: str, blocks: str, size: int = 32, **options: Any) -> Architecture:
-    """Return one of timm; its size is an option where it is not 32, and only then."""
-    options |= {"img_size": size} if size != 32 or options else {}
+    options |= {"img_size": size} if "patch" in name or "mixer" in name else {}
 
     def build() -> nn.Module:
         library("torchvision")
@@ -165,16 +174,16 @@ def _image(name: str, blocks: str, **config: Any) -> Architecture:
 ARCHITECTURES = {
     "resnet18": _torchvision("resnet18", "fc", r"layer\d\.\d"),
     "resnet50": _torchvision("resnet50", "fc", r"layer\d\.\d"),
-    "densenet121": _torchvision("densenet121", "classifier", r"features\.denseblock\d\.denselayer\d+"),
-    "vgg11_bn": Architecture(_vgg, pictures, "classifier.4", r"features\.\d+"),
+    "densenet121": _torchvision("densenet121", "classifier", r"features\.denseblock\d"),
+    "vgg11_bn": Architecture(_vgg, pictures, "classifier.4", r"(features|classifier)\.\d+"),
     "mobilenet_v3_small": _torchvision("mobilenet_v3_small", "classifier.3", r"features\.\d+"),
-    "efficientnet_b0": _torchvision("efficientnet_b0", "classifier.1", r"features\.\d\.\d"),
-    "convnext_tiny": _torchvision("convnext_tiny", "classifier.2", r"features\.\d\.\d"),
-    "swin_t": _torchvision("swin_t", "head", r"features\.\d\.\d"),
+    "efficientnet_b0": _torchvision("efficientnet_b0", "classifier.1", r"features\.[1-7]\.\d"),
+    "convnext_tiny": _torchvision("convnext_tiny", "classifier.2", r"features\.[1357]\.\d"),
+    "swin_t": _torchvision("swin_t", "head", r"features\.[1357]\.\d"),
     "vit": _torchvision("VisionTransformer", "heads.head", r"encoder\.layers\.encoder_layer_\d", **_VISION),
     "regnet_y_400mf": _torchvision("regnet_y_400mf", "fc", r"trunk_output\.block\d\.block\d-\d"),
     "shufflenet_v2_x1_0": _torchvision("shufflenet_v2_x1_0", "fc", r"stage\d\.\d"),
-    "timm resnet26d": _timm("resnet26d", "fc", r"layer\d\.\d"),
+    "timm resnet26d": _timm("resnet26d", "fc", r"layer\d\.\d", size=64),
     "timm vit_tiny": _timm("vit_tiny_patch16_224", "head", r"blocks\.\d+", size=64),
     "timm swin_tiny": _timm(
         "swin_tiny_patch4_window7_224", "head.fc", r"layers\.\d\.blocks\.\d", size=56, embed_dim=24
@@ -187,7 +196,9 @@ ARCHITECTURES = {
     "Roberta": _text("Roberta", "classifier.out_proj", r"roberta\.encoder\.layer\.\d", **_TINY),
     "DistilBert": _text("DistilBert", "classifier", r"distilbert\.transformer\.layer\.\d", **_DISTILBERT),
     "Electra": _text("Electra", "classifier.out_proj", r"electra\.encoder\.layer\.\d", embedding_size=24, **_TINY),
-    "Albert": _text("Albert", "classifier", r"albert\.encoder\..*#\d", embedding_size=24, **_TINY),
+    "Albert": _text(
+        "Albert", "classifier", r"albert\.encoder\.albert_layer_groups\.0(#\d)?", embedding_size=24, **_TINY
+    ),
     "DebertaV2": _text("DebertaV2", "classifier", r"deberta\.encoder\.layer\.\d", relative_attention=True, **_TINY),
     "XLNet": _text("XLNet", "logits_proj", r"transformer\.layer\.\d", side="left", **_XLNET),
     "GPT2": _text("GPT2", "score", r"transformer\.h\.\d", **_GPT),

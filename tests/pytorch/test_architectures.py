@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import pnml
-from pnml.pytorch.head import HeadNotFoundError
+from pnml.pytorch.head import HeadNotFoundError, HeadWarning
 
 from .architectures import (
     ARCHITECTURES,
@@ -19,6 +19,7 @@ from .architectures import (
     Architecture,
     call,
     chosen,
+    drawn,
     logits_of,
     longer,
     sentences,
@@ -84,11 +85,6 @@ class OwnMask(nn.Module):
         return logits_of(self.bert(input_ids=tokens, attention_mask=keep))
 
 
-def model_of(architecture: Architecture) -> nn.Module:
-    torch.manual_seed(0)
-    return architecture.build().double().eval()
-
-
 def agree(left: Tensor, right: Tensor) -> None:
     torch.testing.assert_close(left, right, rtol=1e-6, atol=0)
 
@@ -109,19 +105,21 @@ def check_regrets_are_own(guard: Guard, batch: Any) -> None:
 @pytest.fixture(scope="module", params=ARCHITECTURES)
 def fitted(request: pytest.FixtureRequest) -> Fitted:
     architecture = ARCHITECTURES[request.param]
-    guard = fit(pnml.guard(model_of(architecture)), architecture)
+    guard = fit(pnml.guard(drawn(architecture.build)), architecture)
     batch = architecture.batch(COUNT, 2)
     return Fitted(architecture, guard, batch, call(guard, batch))
 
 
-def test_the_head_is_found_and_one_block_in_each_quarter_of_the_depth_is_watched(fitted: Fitted) -> None:
+def test_the_head_is_found_and_four_blocks_evenly_spaced_are_watched(fitted: Fitted) -> None:
     guard, blocks = fitted.guard, fitted.architecture.blocks
     assert guard.head_name == fitted.architecture.head
     assert all(re.fullmatch(blocks, name) for name in guard.layers), guard.layers
-    if "#" in blocks:  # one block that is called again and again
-        return
     names = [name for name, _ in guard.model.named_modules() if re.fullmatch(blocks, name)]
-    assert [4 * names.index(name) // len(names) for name in guard.layers] == [0, 1, 2, 3], guard.layers
+    if "#" in blocks:  # one block that is called four times
+        names = [f"{names[0]}#{number}" if number else names[0] for number in range(4)]
+    assert len(guard.layers) == 4
+    for number, name in enumerate(guard.layers):
+        assert names.index(name) == pytest.approx((number + 1) * len(names) / 4 - 1, abs=len(names) / 8), guard.layers
 
 
 def test_the_regret_of_a_sample_is_the_same_in_any_company_order_and_padding(fitted: Fitted) -> None:
@@ -139,7 +137,7 @@ def test_logits_and_predictions_are_the_models_own(fitted: Fitted) -> None:
 
 def test_a_saved_guard_scores_alike_around_a_fresh_copy_of_the_model(fitted: Fitted, tmp_path: Path) -> None:
     fitted.guard.save(tmp_path / "detector.safetensors")
-    loaded = pnml.guard(model_of(fitted.architecture)).load(tmp_path / "detector.safetensors")
+    loaded = pnml.guard(drawn(fitted.architecture.build)).load(tmp_path / "detector.safetensors")
     assert loaded.layers == fitted.guard.layers
     agree(call(loaded, fitted.batch).regret, fitted.result.regret)
 
@@ -148,7 +146,7 @@ VIT = ARCHITECTURES["vit"]
 
 
 def test_a_head_with_an_update_of_low_rank_is_found() -> None:
-    model: Any = model_of(VIT)
+    model: Any = drawn(VIT.build)
     model.heads.head = LowRank(model.heads.head).double()
     guard = fit(pnml.guard(model), VIT)
     assert guard.head_name == "heads.head"
@@ -158,7 +156,7 @@ def test_a_head_with_an_update_of_low_rank_is_found() -> None:
 
 
 def test_a_temperature_after_the_head_is_declared_by_naming_the_head() -> None:
-    model, batch = Tempered(model_of(VIT)).double().eval(), VIT.batch(COUNT, 2)
+    model, batch = Tempered(drawn(VIT.build)).double().eval(), VIT.batch(COUNT, 2)
     with pytest.raises(HeadNotFoundError, match=re.escape("pnml.guard(model, head='model.heads.head')")):
         fit(pnml.guard(model), VIT)
     guard = fit(pnml.guard(model, head="model.heads.head"), VIT)
@@ -168,18 +166,22 @@ def test_a_temperature_after_the_head_is_declared_by_naming_the_head() -> None:
     check_regrets_are_own(guard, batch)
 
 
-def test_a_relu_after_the_head_is_declared_by_what_enters_the_head() -> None:
-    model: Any = model_of(SQUEEZENET)
-    with pytest.raises(HeadNotFoundError, match=r"head=\(weight, bias\), embed=lambda model, x: model\.features\(x\)"):
+def test_a_relu_after_the_head_is_declared_by_naming_the_head_and_its_reading() -> None:
+    model: Any = drawn(SQUEEZENET.build)
+    with pytest.raises(HeadNotFoundError, match="or its output is changed in place"):
         fit(pnml.guard(model), SQUEEZENET)
-    last = model.classifier[1]
-    head = (last.weight.flatten(1), last.bias)
-    guard = fit(pnml.guard(model, head=head, embed=lambda model, x: model.features(x).mean(dim=(2, 3))), SQUEEZENET)
+    model.classifier[2].inplace = False
+    with pytest.raises(HeadNotFoundError, match=re.escape("pnml.guard(model, head='classifier.1')")):
+        fit(pnml.guard(model), SQUEEZENET)
+    with pytest.raises(HeadNotFoundError, match=r"pnml\.guard\(model, head='classifier\.1'.*reading='mean'"):
+        fit(pnml.guard(model, head="classifier.1"), SQUEEZENET)
+    with pytest.warns(HeadWarning, match="'classifier.1'"):
+        guard = fit(pnml.guard(model, head="classifier.1", reading="mean"), SQUEEZENET)
     check_regrets_are_own(guard, SQUEEZENET.batch(COUNT, 2))
 
 
 def test_the_mean_of_two_heads_is_declared_as_one_head() -> None:
-    model: Any = model_of(DISTILLED)
+    model: Any = drawn(DISTILLED.build)
     with pytest.raises(HeadNotFoundError, match=r"head=\(torch\.cat"):
         fit(pnml.guard(model), DISTILLED)
     a, b = model.head, model.head_dist
@@ -197,7 +199,7 @@ def test_the_mean_of_two_heads_is_declared_as_one_head() -> None:
 
 
 def test_a_mask_under_a_name_of_its_own_is_asked_about_and_declared() -> None:
-    model = OwnMask(model_of(ARCHITECTURES["Bert"]))
+    model = OwnMask(drawn(ARCHITECTURES["Bert"].build))
 
     def batch(seed: int, pad: Any = dict) -> Any:
         return dict(zip(("tokens", "keep"), pad(sentences(COUNT, seed)).values(), strict=True))
