@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 import pnml
 from pnml.backend.state import save_state
-from pnml.pytorch.changes import ModelChangedWarning
+from pnml.pytorch.weights import ModelChangedWarning
 from pnml.pytorch.export import GuardGraph
-from pnml.pytorch.fingerprint import WeightWatch, fingerprint
+from pnml.pytorch.weights import WeightWatch, fingerprint
 
 from .networks import CNN, channels_last, images, loader, mlp, rows
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 import pnml
 from oracles import about_class_means, by_pseudo_inverse
 from pnml.core.detector import ZeroEmbeddingWarning
+from pnml.pytorch.head import HeadWarning
 
 from .networks import CLASSES, CNN, bert, images, loader, mlp, rows, sentences, vit
 
@@ -174,33 +175,10 @@ def test_save_and_load(embedding_scale: Any, tmp_path: Path) -> None:
 def test_load_refuses_a_detector_of_another_head(tmp_path: Path) -> None:
     path = tmp_path / "detector.safetensors"
     pnml.guard(mlp(seed=0)).fit([rows(50)], progress=False).save(path)
-    with pytest.raises(ValueError, match=r"another last layer: one of 12 features and 5 classes .*\['0', '3'\]"):
+    with pytest.raises(ValueError, match="another last layer: one of 12 features and 5 classes with digest"):
         pnml.guard(mlp(seed=1)).load(path)
-    with pytest.raises(ValueError, match=r"another last layer: .*\['0'\]"):
+    with pytest.raises(ValueError, match="fitted for the head '3': make the guard with head='3'"):
         pnml.guard(mlp(seed=0), head="0").load(path)
-
-
-def test_of_equal_layers_the_one_that_was_found_is_loaded_and_none_where_that_was_not_stored(tmp_path: Path) -> None:
-    class Teacher(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.student, self.teacher = mlp(), mlp()
-
-        def forward(self, x: Tensor) -> Tensor:
-            logits: Tensor = self.student(x)
-            return logits
-
-    path = tmp_path / "detector.safetensors"
-    model = Teacher()
-    guard = pnml.guard(model).fit([rows(50)], progress=False)
-    guard.save(path)
-    assert pnml.guard(model).load(path).head_name == "student.3"
-    guard.fitted().reading = None  # as in files of older versions
-    guard.save(path)
-    with pytest.raises(ValueError, match=r"more than one layer .*\['student.3', 'teacher.3'\]"):
-        pnml.guard(model).load(path)
-    named = pnml.guard(model, head="student.3").load(path)
-    assert torch.equal(named(rows(5)).regret, guard(rows(5)).regret)
 
 
 def test_nothing_works_before_fit(tmp_path: Path) -> None:
@@ -241,30 +219,10 @@ def test_nan_names_batch_and_row_and_loses_nothing() -> None:
 def test_named_heads() -> None:
     with pytest.raises(ValueError, match=r"head 'fc' is no module of the model; its linear layers are \['0', '3'\]"):
         pnml.guard(mlp(), head="fc")
-    with pytest.raises(ValueError, match=r"(?s)'0' does not have the model's logits.*3: 12 features to 5 outputs"):
+    with pytest.warns(HeadWarning, match="its head '0' puts out, nor a scaling of it.*as declared"):
         pnml.guard(mlp(), head="0").fit([rows(10)], progress=False)
     found, named = (pnml.guard(mlp(), head=head).fit([rows(50)], progress=False) for head in (None, "3"))
     assert torch.equal(found(rows(5)).regret, named(rows(5)).regret)
-
-
-@pytest.mark.parametrize("returned", ["first", "sum"])
-def test_a_head_used_twice(returned: str) -> None:
-    class Siamese(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.last = nn.Linear(8, CLASSES)
-
-        def forward(self, x: Tensor) -> Tensor:
-            first, second = self.last(x), self.last(x.square())
-            logits: Tensor = first if returned == "first" else first + second
-            return logits
-
-    def embed(x: Tensor) -> Tensor:
-        return x if returned == "first" else (x + x.square()) / 2
-
-    guard = pnml.guard(Siamese(), head="last", layers="last")
-    found = guard.fit([rows(50)], progress=False)(rows(5, seed=1)).regret
-    np.testing.assert_allclose(found, naive_regret(guard, embed(rows(50)), embed(rows(5, seed=1))), rtol=1e-4)
 
 
 def test_deep_copies_are_independent() -> None:
@@ -325,7 +283,7 @@ def test_threads_get_their_own_answers() -> None:
 
     model = Shared().eval()
     guard = pnml.guard(model).fit([rows(200)], progress=False)
-    assert guard.layers == ("first",)
+    assert guard.layers == ("first", "input")
     expected = [guard(rows(64, seed)).regret for seed in range(2)]
     model.wait = True
     with ThreadPoolExecutor(2) as pool:

@@ -193,7 +193,7 @@ def _portable(samples: Samples) -> Samples:
         raise ValueError(f"{samples.path} is no parquet: the engine ray reads parquet files, or folders of them")
     if not isinstance(samples, EmbeddedImages):
         return samples
-    if samples.guard.found_head is None or samples.guard.found_layers is None:
+    if not samples.guard.is_prepared:
         for chunk in samples.chunks():
             if len(chunk.ids):
                 break

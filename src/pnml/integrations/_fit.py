@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING
 
+from pnml.core.correlation import Correlation
+from pnml.core.sample import RowSample
 from pnml.pytorch.layers import LayersNotFoundWarning
 
 if TYPE_CHECKING:
@@ -45,3 +47,21 @@ def without_layers(reason: str, layers: str | Sequence[str], embedding_scale: st
     if layers == "auto" == embedding_scale:
         message = f"{reason}. The embeddings alone are watched, as with layers='last'"
         warnings.warn(message, LayersNotFoundWarning, stacklevel=4)
+
+
+def embeddings_alone(statistic: Correlation) -> Correlation:
+    """Return the statistic of the first layer of the rows."""
+    if not statistic.count:
+        empty = Correlation((statistic.widths or ())[:1], unit_norm=statistic.unit_norm, n_classes=statistic.n_classes)
+        empty.left_out = statistic.left_out
+        return empty
+    width, sample = len(statistic.matrix), statistic.sample
+    return Correlation.restore(
+        statistic.matrix,
+        statistic.count,
+        statistic.norm_sum,
+        unit_norm=statistic.unit_norm,
+        sample=None if sample is None else RowSample(sample.keys, sample.rows[:, :width], sample.classes),
+        left_out=statistic.left_out,
+        classes=(statistic.class_counts, statistic.class_sums[:, :width]),
+    )

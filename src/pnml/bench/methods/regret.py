@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from pnml.bench.methods.view import View
     from pnml.core.scaling import EmbeddingScale
-    from pnml.pytorch.layers import Layer
+    from pnml.pytorch.contract import Layer
 
 
 class Regret(Method):

@@ -18,7 +18,7 @@ from pnml.io.code import load_code
 from pnml.io.head import read_head
 from pnml.io.model import load_model
 from pnml.io.preparation import Preparation
-from pnml.pytorch.fingerprint import digest
+from pnml.pytorch.weights import digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,7 +22,7 @@ from pnml.bench.zoo import Network
 from pnml.io.embeddings import open_embeddings
 from pnml.io.feature_columns import check_layer_widths
 from pnml.io.parquet_files import label_column, open_parquet
-from pnml.pytorch.layers import Layer
+from pnml.pytorch.contract import Layer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

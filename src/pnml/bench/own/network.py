@@ -9,15 +9,16 @@ from torch import Tensor, nn
 
 from pnml.bench.zoo import Network
 from pnml.pytorch.batches import inputs_of
-from pnml.pytorch.guarded_model import GuardedModel
-from pnml.pytorch.head import HeadNotFoundError, logits_of
+from pnml.pytorch.guard import Guard
+from pnml.pytorch.head import HeadNotFoundError
 from pnml.pytorch.layers import LayersNotFoundError
+from pnml.pytorch.models import logits_of
 
 if TYPE_CHECKING:
     from pnml.bench.zoo.network import Tap
     from pnml.pytorch.batches import Arguments
-    from pnml.pytorch.layers import Layer
-    from pnml.pytorch.outputs import Outputs
+    from pnml.pytorch.contract import Layer
+    from pnml.pytorch.recording import Outputs
 
 
 class OwnNetwork(Network):
@@ -42,7 +43,7 @@ class OwnNetwork(Network):
         nn.Module.__init__(self)
         self.model = model.eval()
         self.eval()
-        self._guarded = GuardedModel(self.model, head=head_layer, layers="auto" if with_layers else "last")
+        self._guarded = Guard(self.model, head=head_layer, layers="auto" if with_layers else "last")
         self._what = what
         self.with_layers = with_layers
         self._head: nn.Linear | None = None
@@ -58,7 +59,7 @@ class OwnNetwork(Network):
     @property
     def layers(self) -> tuple[Layer, ...]:
         """The earlier layers that are read; known after the first batch."""
-        return self._guarded.found_layers or ()
+        return self._guarded.watched
 
     def get_submodule(self, target: str) -> nn.Module:
         """Return a layer by its name in the model."""
@@ -82,10 +83,9 @@ class OwnNetwork(Network):
         """
         args, kwargs = self._arguments(batch)
         try:
-            with torch.no_grad():
-                found = self._guarded.run(args, kwargs)
+            found = self._guarded.run(args, kwargs)
         except HeadNotFoundError as error:
-            hint = "\nOn the command line: pnml bench --head-layer NAME" if "head='...'" in str(error) else ""
+            hint = "\nOn the command line: pnml bench --head-layer NAME" if ", head='" in str(error) else ""
             raise ValueError(f"{error}{hint}") from error
         except torch.OutOfMemoryError:
             raise

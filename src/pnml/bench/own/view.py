@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pnml.bench.methods.view import Track
     from pnml.bench.own.network import OwnNetwork
     from pnml.bench.own.samples import SampleSet
-    from pnml.pytorch.layers import Layer
+    from pnml.pytorch.contract import Layer
 
 
 class OwnView(View):
