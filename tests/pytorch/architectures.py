@@ -232,7 +232,7 @@ ARCHITECTURES = {
 }
 """The architectures of which the guard finds everything, by name."""
 
-SQUEEZENET = _torchvision("squeezenet1_0", "classifier.1", r"features\.\d+")
+SQUEEZENET = _torchvision("squeezenet1_0", "classifier.1", r"features\.\d+")._replace(batch=partial(pictures, size=64))
 """It goes on with the output of its last convolution, by a ReLU and a mean."""
 DISTILLED = _timm("deit_tiny_distilled_patch16_224", "", r"blocks\.\d+", size=32, patch_size=8)
 """It answers with the mean of two heads."""

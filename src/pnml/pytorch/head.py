@@ -170,7 +170,7 @@ def find_head(
     _check_task(trace, answer, task)
     _check_reading(reading)
     calls = [call for call in reversed(trace.calls) if _may_be_head(call, name)]
-    calls.sort(key=lambda call: sum(p.numel() for p in call.module.parameters()))  # the layer, not what holds it
+    calls.sort(key=lambda call: len(list(call.module.modules())))  # the layer, not what holds it
     calls.sort(key=lambda call: call.place != _place(answer))  # the very tensor that the model returned comes first
     not_affine: list[Call] = []
     for function in FUNCTIONS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,6 @@ COUNT = 4
 MOST_TRACED = 8
 """Samples that a model is traced with."""
 
-_SMALLEST = 3  # a piece is a block if this many times its depth is that of the deepest piece
 _CONTAINERS = (nn.Sequential, nn.ModuleList)
 _CONVOLUTIONAL = (nn.modules.conv._ConvNd, nn.modules.batchnorm._NormBase, nn.GroupNorm)  # noqa: SLF001
 
@@ -128,13 +127,13 @@ def choose_layers(trace: Trace, head: Call, samples: int, wanted: int | tuple[st
     before = trace.calls[: trace.calls.index(head)]
     if isinstance(wanted, tuple):
         return tuple(_named(name, before, samples) for name in wanted)
-    pieces = [piece for piece in _pieces(trace.root, holders) if piece in set(before)]
-    usable = [piece for piece in pieces if _is_usable(piece, samples, head)]
-    blocks = _blocks(usable, pieces)
+    usable = [call for call in before if _is_usable(call, samples, head)]
+    blocks = _blocks(trace.root, usable, holders, layers=2) or _blocks(trace.root, usable, holders, layers=1)
     if blocks:
         spaced = {round((step + 1) * len(blocks) / wanted) - 1 for step in range(wanted)} - {-1}
         return tuple(_layer(blocks[number], samples) for number in sorted(spaced))
-    return tuple(_layer(piece, samples) for piece in _spaced(usable, head.start, wanted))
+    leaves = [call for call in usable if not call.children]
+    return tuple(_layer(call, samples) for call in _spaced(leaves, head.start, wanted))
 
 
 def _holders(root: Call, head: Call) -> set[Call]:
@@ -148,28 +147,35 @@ def _holders(root: Call, head: Call) -> set[Call]:
     return set()
 
 
-def _pieces(call: Call, holders: set[Call]) -> Iterator[Call]:
-    """Split a call into pieces, and yield them: blocks and layers, not the parts of blocks.
+def _blocks(root: Call, usable: Sequence[Call], holders: set[Call], *, layers: int) -> list[Call]:
+    """Return the usable calls of a model's repeated blocks: of a class that there is again, or of an ``nn.ModuleList``.
 
-    What holds the head is split, and ``nn.Sequential``; what there is once, and stages, which put out what the last of
-    several blocks of one class puts out.
+    A class of which a call has a list of such blocks inside is one of stages. These are split, but for those that show
+    none of their blocks; the parts of blocks are not looked at.
+
+    Args:
+        root: the call of the model.
+        usable: calls that can be watched.
+        holders: the calls that hold the head: they are no blocks.
+        layers: how many layers with weights a block has at least.
     """
-    everywhere = list(_inside(call))
-    by_class: dict[type[nn.Module], list[Call]] = defaultdict(list)
-    for each in everywhere:
-        by_class[type(each.module)].append(each)
-    is_stage = {kind: all(map(_puts_out_last_block, calls)) for kind, calls in by_class.items()}
+    everywhere = list(_inside(root))
+    parted = [call for call in everywhere if call.children and _count_layers(call.module) >= layers]
+    parted = [call for call in parted if call not in holders and not isinstance(call.module, nn.Sequential)]
+    counts = Counter(type(call.module) for call in parted)
+    repeated = {call for call in parted if counts[type(call.module)] > 1 or _is_listed(root, call)}
+    stages = {type(call.module) for call in everywhere if _has_list(call, repeated)}
 
-    def split(parent: Call) -> Iterator[Call]:
+    def split(parent: Call) -> list[Call]:
+        blocks: list[Call] = []
         for child in parent.children:
-            kind = type(child.module)
-            is_single = len(by_class[kind]) == 1 and not _is_listed(call, child)
-            if child.children and (kind is nn.Sequential or child in holders or is_single or is_stage[kind]):
-                yield from split(child)
-            else:
-                yield child
+            inner: list[Call] = []
+            if child not in repeated or type(child.module) in stages:
+                inner = split(child)
+            blocks += inner or [call for call in [child] if call in repeated and call in usable]
+        return blocks
 
-    return split(call)
+    return split(root)
 
 
 def _inside(call: Call) -> Iterator[Call]:
@@ -178,34 +184,25 @@ def _inside(call: Call) -> Iterator[Call]:
         yield from _inside(child)
 
 
+def _count_layers(module: nn.Module) -> int:
+    """Return how many layers a module has, normalisations not among them: their weights have one axis."""
+    weights = (getattr(part, "weight", None) for part in module.modules())
+    return sum(isinstance(weight, Tensor) and weight.ndim > 1 for weight in weights)
+
+
 def _is_listed(root: Call, call: Call) -> bool:
-    """Return whether a module is the only one of an ``nn.ModuleList``: a block of a model that has one."""
+    """Return whether a module is in an ``nn.ModuleList``: a block, also of a model that has one."""
     holder, _, _ = call.name.rpartition(".")
     return type(root.module.get_submodule(holder)) is nn.ModuleList
 
 
-def _puts_out_last_block(call: Call) -> bool:
-    """Return whether several blocks of one class were called, and the last call inside put out what this one does."""
-    kinds = [type(child.module) for child in _unpacked(call) if child.children]
-    placed = [child for child in call.children if child.place is not None]
-    return len(set(kinds)) < len(kinds) and bool(placed) and placed[-1].place == call.place
-
-
-def _unpacked(call: Call) -> Iterator[Call]:
-    """Yield the calls inside, those of ``nn.Sequential`` in its place."""
-    for child in call.children:
-        if type(child.module) is nn.Sequential:
-            yield from _unpacked(child)
-        else:
-            yield child
-
-
-def _blocks(usable: Sequence[Call], pieces: Sequence[Call]) -> list[Call]:
-    """Return the pieces that are repeated blocks: with parts, of a class that there is again, not much smaller ones."""
-    kinds = [type(piece.module) for piece in pieces if piece.children]
-    blocks = [piece for piece in usable if piece.children and kinds.count(type(piece.module)) > 1]
-    deepest = max((piece.end - piece.start for piece in blocks), default=0)
-    return [piece for piece in blocks if _SMALLEST * (piece.end - piece.start) >= deepest]
+def _has_list(call: Call, blocks: set[Call]) -> bool:
+    """Return whether a call has several blocks of one class inside that are in one ``nn.Sequential`` or list."""
+    inner = {(each.name, type(each.module)) for each in _inside(call) if each in blocks}
+    prefix = f"{call.name}." if call.name else ""
+    holders = Counter((name.removeprefix(prefix).rpartition(".")[0], kind) for name, kind in inner)
+    lists = (call.module.get_submodule(holder) for (holder, _), count in holders.items() if count > 1)
+    return any(isinstance(each, _CONTAINERS) for each in lists)
 
 
 def _spaced(usable: Sequence[Call], total: int, count: int) -> list[Call]:

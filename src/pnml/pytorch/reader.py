@@ -164,7 +164,7 @@ class Reader:
         samples = sample_count(*few) or 0
         layers = choose_layers(trace, head, samples, count)
         table = input_table(*few)
-        has_input = not by_name and table is not None and len(table) == samples
+        has_input = not by_name and table is not None and len(table) == samples and _takes_rows(trace, table)
         if not layers and not has_input:
             warn_of_fallback("the model has no layer before its head with one entry per sample that can be watched")
         return contract._replace(layers=layers, has_input=has_input)
@@ -253,3 +253,9 @@ def _check_same_head(affine: Affine, detector: Detector) -> None:
                 f"{weight.shape[1]} features, {len(weight)} classes and digest {head_digest(weight, bias)[:12]}: load "
                 "the weights that it was fitted with into the model (--weights on the command line)"
             )
+
+
+def _takes_rows(trace: Trace, table: Tensor) -> bool:
+    """Return whether a layer takes rows as wide as a table's: of a waveform (n, time) none does."""
+    leaves = [call for call in trace.calls if not call.children]
+    return any(call.entered is not None and call.entered.shape == table.shape for call in leaves)
