@@ -102,9 +102,10 @@ def find_layers(
         head: the name of its last layer.
         count: how many layers.
 
-    >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.Flatten(), nn.Linear(128, 2))
-    >>> [str(layer) for layer in find_layers(model, (torch.zeros(5, 3, 8, 8),), head="4")]
-    ['1', '2']
+    >>> body = [nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    >>> model = nn.Sequential(*body, nn.Linear(8, 2))
+    >>> [str(layer) for layer in find_layers(model, (torch.rand(5, 3, 8, 8),), head="6")]
+    ['1', '3']
     """
     args, kwargs = few_samples(args, kwargs or {}, MOST_TRACED)
     trace = Trace(unwrapped(model), args, kwargs)
@@ -124,7 +125,8 @@ def choose_layers(trace: Trace, head: Call, samples: int, wanted: int | tuple[st
         wanted: how many layers, or their names.
     """
     holders = _holders(trace.root, head)
-    before = trace.calls[: trace.calls.index(head)]
+    parts = set(_inside(head))
+    before = [call for call in trace.calls[: trace.calls.index(head)] if call not in parts]
     if isinstance(wanted, tuple):
         return tuple(_named(name, before, samples) for name in wanted)
     usable = [call for call in before if _is_usable(call, samples, head)]
