@@ -68,13 +68,13 @@ test-oldest: .venv-oldest/installed
 		-W "ignore:Attempted to insert a get_attr Node:UserWarning" -W ignore::UserWarning:torch.fx.graph
 
 cpus: .venv/installed
-	$(BIN)/python benchmarks/cpus.py $(PATHS)
+	$(BIN)/python -m studies.checks.cpus $(PATHS)
 
 mutants: .venv/installed
-	$(BIN)/python benchmarks/mutants.py --processes 2 --out out/mutants.md
+	$(BIN)/python -m studies.checks.mutants --processes 2 --out out/mutants.md
 
 bench: .venv/installed
-	env -u OMP_NUM_THREADS $(BIN)/python benchmarks/speed.py
+	env -u OMP_NUM_THREADS $(BIN)/python -m studies.speed.run
 
 docs: .venv/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict

@@ -23,7 +23,7 @@ _SHELL = re.compile(r"^```(?:bash|sh)\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
 _HEREDOC = re.compile(r"<<'(\w+)'\n.*?^\1$", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"^```.*?^```\s*$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?!\w+:)([^)#\s]+)")
-_SOURCE_PATH = re.compile(r"`((?:src|tests|benchmarks|research|docs|results)/[\w./-]+\.\w+)`")
+_SOURCE_PATH = re.compile(r"`((?:src|tests|studies|docs|results)/[\w./-]+\.\w+)`")
 
 
 def shell_commands(text: str) -> list[list[str]]:
@@ -49,8 +49,9 @@ def check_command(words: list[str]) -> None:
             if unknown := {name for name in extra.split(",") if f"\n{name} = [" not in declared}:
                 raise ValueError(f"expected extras of pyproject.toml, got {unknown}")
     elif program == "python":
-        if not (ROOT / rest[0]).is_file():
-            raise ValueError(f"expected a program of the repository, got {rest[0]!r}")
+        path = f"{rest[1].replace('.', '/')}.py" if rest[0] == "-m" else rest[0]
+        if not (ROOT / path).is_file():
+            raise ValueError(f"expected a program of the repository, got {path!r}")
     elif program not in OTHER_PROGRAMS:
         raise ValueError(f"expected pnml, make, pip, python or one of {sorted(OTHER_PROGRAMS)}, got {program!r}")
 
@@ -95,7 +96,7 @@ def test_linked_and_named_files_exist(page: Path) -> None:
         "pip install 'pnml[torch,nothing]'",
         "pip install '.[nothing]'",
         "conda install pnml",
-        "python benchmarks/nothing.py",
+        "python -m studies.nothing",
     ],
 )
 def test_check_command_refuses(line: str) -> None:

@@ -16,19 +16,17 @@ from torch import nn
 
 from pnml.pytorch.layers import find_layers
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture
 def family(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return import_module("family")
+    return import_module("studies.families.family")
 
 
 @pytest.fixture
 def tables(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return import_module("family_tables")
+    return import_module("studies.families.tables")
 
 
 class Classifier(nn.Module):
@@ -152,7 +150,7 @@ def write_text_records(folder: Path, methods: dict[str, tuple[float, float]]) ->
         if name == "text":
             for seed, near in ((0, 60.0), (1, 40.0)):
                 record["tasks"][f"fine-tuned/{seed}"]["auroc"]["pnml"] = {"near: a": near, "far: b": 70.0}
-        (folder / f"{name}-cpu.json").write_text(json.dumps(record), encoding="utf-8")
+        (folder / f"{name}.json").write_text(json.dumps(record), encoding="utf-8")
 
 
 def cells(table: str) -> list[list[str]]:
@@ -172,10 +170,10 @@ def test_each_classifier_of_texts_has_a_table_of_its_own(tables: Any, tmp_path: 
 
 
 def test_classifiers_that_were_not_measured_are_named_and_have_no_line(tables: Any, tmp_path: Path) -> None:
-    page = import_module("page_text")
+    page = import_module("studies.families.page")
     methods = dict.fromkeys(page.METHODS, (80.0, 90.0))
     write_text_records(tmp_path, methods)
-    (tmp_path / "clinc150-cpu.json").write_text(json.dumps(made_record(methods, ("frozen",))), encoding="utf-8")
+    (tmp_path / "clinc150.json").write_text(json.dumps(made_record(methods, ("frozen",))), encoding="utf-8")
     assert tables.block(tmp_path, "clinc150-fine-tuned") == tables.NOT_YET
     assert [line[0] for line in cells(page.summary(tmp_path))] == [
         "Questions",
@@ -199,7 +197,7 @@ def test_classifiers_with_other_training_sets_have_the_near_auroc_with_each(tabl
 
 
 def test_the_guide_about_text_has_all_classifiers_side_by_side(tables: Any, tmp_path: Path) -> None:
-    page = import_module("page_text")
+    page = import_module("studies.families.page")
     write_text_records(tmp_path, dict.fromkeys(page.METHODS, (80.0, 90.0)))
     lines = cells(page.intents(tmp_path))
     assert lines[0][1:4] == ["BANKING77, frozen encoder", "BANKING77, fine-tuned", "CLINC150, frozen encoder"]
@@ -208,7 +206,7 @@ def test_the_guide_about_text_has_all_classifiers_side_by_side(tables: Any, tmp_
 
 
 def test_the_summary_of_texts_has_the_place_and_the_lead_over_the_best_other(tables: Any, tmp_path: Path) -> None:
-    page = import_module("page_text")
+    page = import_module("studies.families.page")
     write_text_records(
         tmp_path, {"pnml": (80.0, 90.0), "pnml-last": (79.0, 90.0), "knn": (75.0, 92.0), "dice": (99.0, 99.0)}
     )
@@ -221,11 +219,11 @@ def test_the_summary_of_texts_has_the_place_and_the_lead_over_the_best_other(tab
 
 
 def test_the_pages_are_those_of_the_records(tables: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = BENCHMARKS.parent
+    root = ROOT
     written = {name: (root / "docs" / name).read_text(encoding="utf-8") for name in tables.PAGES}
     for name, text in written.items():
         (tmp_path / name).write_text(text.replace("| pnml ", "| else "), encoding="utf-8")
-    monkeypatch.setattr(sys, "argv", ["family_tables.py", "--results", str(root / "results"), "--pages", str(tmp_path)])
+    monkeypatch.setattr(sys, "argv", ["tables", "--pages", str(tmp_path)])
     tables.main()
     for name, text in written.items():
         assert (tmp_path / name).read_text(encoding="utf-8") == text
@@ -233,10 +231,10 @@ def test_the_pages_are_those_of_the_records(tables: Any, tmp_path: Path, monkeyp
 
 @pytest.mark.parametrize("name", ["text-fine-tuned", "clinc150"])
 def test_the_differences_in_the_words_about_text_are_of_the_record(tables: Any, name: str) -> None:
-    root = BENCHMARKS.parent
+    root = ROOT
     page = (root / "docs" / "text-ood.md").read_text(encoding="utf-8")
     words = " ".join(page.partition(f"<!-- end of {name} -->")[2].partition("\n## ")[0].split())
-    aurocs = [task["auroc"] for task in tables.text_tasks(root / "results", name)["tasks"].values()]
+    aurocs = [task["auroc"] for task in tables.text_tasks(root / "studies" / "families", name)["tasks"].values()]
     for method, kind in WORDS[name]:
         sets = [[list(task[one].values()) for task in aurocs] for one in (method, "pnml")]
         behind = np.subtract(*np.array(sets))  # (repeats, near and far)
@@ -256,9 +254,9 @@ WORDS = {
 
 
 def test_the_differences_in_the_words_about_photographs_are_of_the_record(tables: Any) -> None:
-    root = BENCHMARKS.parent
-    page = " ".join((root / "docs" / "other-data.md").read_text(encoding="utf-8").split())
-    record = json.loads((root / "results" / "imagenet-cpu.json").read_text(encoding="utf-8"))
+    root = ROOT
+    page = " ".join((root / "docs" / "quality.md").read_text(encoding="utf-8").split())
+    record = json.loads((root / "studies" / "families" / "imagenet.json").read_text(encoding="utf-8"))
     parts = [tables.tasks_of(record, name) for name in ("lite0", "lite1", "lite2", "resnet50")]
 
     def values(method: str) -> Any:
@@ -283,10 +281,10 @@ def test_the_differences_in_the_words_about_photographs_are_of_the_record(tables
     ("family", "data"), [("imagenet", "[Photographs]"), ("tabular", "[Tables of numbers]"), ("audio", "[Sound]")]
 )
 def test_the_summary_of_families_is_of_the_records(tables: Any, family: str, data: str) -> None:
-    root = BENCHMARKS.parent
-    page = (root / "docs" / "other-data.md").read_text(encoding="utf-8")
+    root = ROOT
+    page = (root / "docs" / "quality.md").read_text(encoding="utf-8")
     (line,) = (line for line in cells(page) if line[0].startswith(data))
-    record = tables.read(root / "results", family)
+    record = tables.read(root / "studies" / "families", family)
     first = next(iter(record["tasks"].values()))["auroc"]
     means = {
         method: found.value

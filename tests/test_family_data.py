@@ -14,13 +14,12 @@ import pytest
 import torch
 from scipy.io import wavfile
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture
 def program(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Any:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return import_module(request.param)
+    return import_module(f"studies.families.{request.param}")
 
 
 @pytest.mark.parametrize("program", ["tabular"], indirect=True)
@@ -115,7 +114,7 @@ def test_a_fine_tuned_classifier_becomes_a_task_with_the_layers_and_the_regrets_
         (tmp_path / f"{part}.csv").write_text("\n".join(["text,category", *lines, *lines]), encoding="utf-8")
     save_tiny_bert(tmp_path / "model")
     monkeypatch.setattr(program, "weights", lambda: tmp_path / "model")
-    monkeypatch.setattr(import_module("text"), "LEFT_OUT", 1)
+    monkeypatch.setattr(import_module("studies.families.text"), "LEFT_OUT", 1)
     monkeypatch.setattr(program, "COMPARED", 40)
     monkeypatch.setattr(program, "train", partial(program.train, epochs=2))
     compared: list[tuple[Any, ...]] = []
@@ -158,8 +157,8 @@ def test_queries_become_a_task_for_each_training_set_and_for_each_seed(
 ) -> None:
     write_made_queries(tmp_path)
     save_tiny_bert(tmp_path / "model")
-    trained = import_module("text_fine_tuned")
-    for module in (import_module("text"), trained):
+    trained = import_module("studies.families.text_fine_tuned")
+    for module in (import_module("studies.families.text"), trained):
         monkeypatch.setattr(module, "weights", lambda: tmp_path / "model")
     monkeypatch.setattr(trained, "COMPARED", 20)
     monkeypatch.setattr(trained, "train", partial(trained.train, epochs=2))

@@ -1,4 +1,4 @@
-"""Test the networks of ``benchmarks/imagenet.py`` and how their pictures are prepared, on made-up files."""
+"""Test the networks of ``studies/families/imagenet.py`` and how their pictures are prepared, on made-up files."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ import pytest
 import torch
 from PIL import Image
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture
 def program(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Any:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return import_module(request.param)
+    return import_module(f"studies.families.{request.param}")
 
 
 def write_model(folder: Path, weights: dict[str, Any], *, shards: int = 3) -> None:

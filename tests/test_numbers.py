@@ -1,6 +1,6 @@
 """One truth: what the README and the pages say was measured is in the records.
 
-Numbers of the benchmark stand in blocks that ``benchmarks/pages.py`` writes: here they are written again and compared.
+Numbers of the benchmark stand in blocks that ``studies/pages.py`` writes: here they are written again and compared.
 On pages about other measurements, every decimal number in the text is one of the page's records, rounded.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import json
 import re
-import sys
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,18 +16,11 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "benchmarks"))
-pages = importlib.import_module("pages")
+pages = importlib.import_module("studies.pages")
 
 WRITTEN = (
     "README.md",
     "docs/results.md",
-    "docs/peers.md",
-    "docs/near-ood.md",
-    "docs/figures.md",
-    "docs/speed.md",
-    "docs/guides/adversarial.md",
-    "docs/guides/labelling.md",
     "docs/guides/text.md",
     "docs/guides/uses.md",
 )
@@ -40,15 +32,16 @@ CONSTANTS = {
         ("0.1", "17.6", "1.7", "10.0", "3.7", "6.4", "4.6", "5.4", "4.9", "97.5", "2.6", "1.4", "10.7"),
         "theory, tested in tests/core/test_conformal.py, or what the page's snippet prints",
     ),
-    "docs/figures.md": {"0.7": "what the paper says of its Iris figure"},
-    "docs/near-ood.md": {"0.995": "1 − ε", "0.005": "ε", "0.5": "ε in percent"},
+    "docs/results.md": {"0.7": "what the paper says of its Iris figure"},
+    "docs/guides/text.md": {"0.2": "the version in the note at the top"},
+    "docs/guides/uses.md": {"0.2": "the version in the note at the top"},
 }
 """Decimal numbers outside of the blocks that are no measurements, and what they are."""
 
 RECORDS: dict[str, tuple[str, ...]] = {
-    "docs/guides/guarantee.md": ("guarantee-cpu.json", "digits-cpu.json"),
+    "docs/guides/guarantee.md": ("guarantee", "digits"),
 }
-"""Pages with numbers of other records, and which."""
+"""Pages with numbers of other studies, and which."""
 
 _NUMBER = re.compile(r"(?<![\w.,-])[-−]?\d+\.\d+(?![\w.])")
 _NOT_TEXT = re.compile(r"```.*?```|`[^`\n]*`|^    [^\n]*$|\]\([^)]*\)", re.DOTALL | re.MULTILINE)
@@ -78,7 +71,7 @@ def texts() -> dict[Path, str]:
 
 def test_pages_are_as_their_program_writes_them(texts: dict[Path, str]) -> None:
     stale = [path.relative_to(ROOT) for path, text in texts.items() if path.read_text(encoding="utf-8") != text]
-    assert not stale, f"run python benchmarks/pages.py: {stale}"
+    assert not stale, f"run python -m studies.pages: {stale}"
 
 
 @pytest.mark.parametrize("page", WRITTEN)
@@ -90,7 +83,9 @@ def test_no_measured_number_is_typed(page: str) -> None:
 
 @pytest.mark.parametrize("page", RECORDS)
 def test_numbers_are_in_the_records_of_the_page(page: str) -> None:
-    records = [json.loads((ROOT / "results" / name).read_text(encoding="utf-8")) for name in RECORDS[page]]
+    records = [
+        json.loads((ROOT / "studies" / name / "record.json").read_text(encoding="utf-8")) for name in RECORDS[page]
+    ]
     values = leaves(records)
     known = {f"{factor * value:.{digits}f}" for value in values for factor in (1, 100) for digits in (1, 2, 3, 4)}
     typed = decimals((ROOT / page).read_text(encoding="utf-8"))
@@ -110,7 +105,7 @@ def test_a_wrong_number_is_noticed() -> None:
 
 
 def test_no_page_speaks_of_older_defaults() -> None:
-    """Their histories are in research/, and in the changelog."""
+    """Their histories are in git, and in the changelog."""
     older = re.compile(r"label noise 0\.02|older default|default before this|`(?:other|confirm)` of")
     for path in pages.pages():
         assert not older.search(path.read_text(encoding="utf-8")), path

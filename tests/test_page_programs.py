@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import importlib
 import json
-import sys
 from dataclasses import replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from pnml.bench.results import Result, Scores
 from pnml.metrics import evaluate
+from pnml_bench.results import Result, Scores
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
-page_paper = importlib.import_module("page_paper")
-page_boards = importlib.import_module("page_boards")
+if TYPE_CHECKING:
+    from pathlib import Path
+
+page_paper = importlib.import_module("studies.paper.page")
+page_boards = importlib.import_module("studies.boards")
 
 CELL = {"model": "densenet-bc-100", "ind": "cifar10", "ood": "svhn"}
 

@@ -10,20 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-RECORDS = ("rows-a-class-cpu.json", "imagenet-cpu.json")
+ROOT = Path(__file__).parents[1]
+RECORDS = ("rows-a-class.json", "imagenet.json")
 
 
 @pytest.fixture
 def program(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return import_module("rows_a_class")
+    return import_module("studies.families.rows_a_class")
 
 
 @pytest.fixture
 def tables(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return import_module("family_rows")
+    return import_module("studies.families.rows_table")
 
 
 def test_a_fold_fits_on_the_pictures_after_the_tested_one(program: Any) -> None:
@@ -120,7 +118,7 @@ def test_numbers_of_rows_that_a_network_lacks_are_left_out(tables: Any) -> None:
 
 
 def test_four_pictures_have_the_numbers_of_the_published_table() -> None:
-    results = BENCHMARKS.parent / "results"
+    results = ROOT / "studies" / "families"
     few, published = (json.loads((results / name).read_text(encoding="utf-8"))["tasks"] for name in RECORDS)
     for fold in range(5):
         for method, sets in few[f"lite0/4/{fold}"]["auroc"].items():

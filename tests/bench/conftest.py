@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from pnml.bench import zoo
-from pnml.bench.zoo.densenet import DenseNet
+from pnml_bench import zoo
+from pnml_bench.zoo.densenet import DenseNet
 
 LAYOUTS = Path(__file__).parent / "data" / "layouts.py"
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from pnml.bench.paper import PaperCell, paper_cells
+from pnml_bench.paper import PaperCell, paper_cells
 
 FAR_OOD = ["isun", "lsun_resize", "lsun_crop", "tinyimagenet_resize", "tinyimagenet_crop", "uniform", "gaussian"]
 CIFAR_OOD = [*FAR_OOD, "svhn"]

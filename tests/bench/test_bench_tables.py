@@ -11,14 +11,14 @@ from html.parser import HTMLParser
 
 import pytest
 
-from pnml.bench.paper import paper_cells
-from pnml.bench.render import Format, render
-from pnml.bench.results import Result, Scores
-from pnml.bench.table_counts import count
-from pnml.bench.table_sources import Sources
-from pnml.bench.tables import TABLE_NAMES, Table
-from pnml.bench.tables import build_tables as build_from
 from pnml.metrics import Metrics
+from pnml_bench.paper import paper_cells
+from pnml_bench.render import Format, render
+from pnml_bench.results import Result, Scores
+from pnml_bench.table_counts import count
+from pnml_bench.table_sources import Sources
+from pnml_bench.tables import TABLE_NAMES, Table
+from pnml_bench.tables import build_tables as build_from
 
 
 def build_tables(results: list[Result]) -> list[Table]:

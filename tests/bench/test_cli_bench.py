@@ -12,12 +12,12 @@ from safetensors import safe_open
 from sklearn.metrics import roc_auc_score
 from typer.testing import CliRunner
 
-from pnml.bench import zoo
-from pnml.bench.data import load
-from pnml.bench.methods import ALL_METHODS, GROUPS
-from pnml.bench.store import load_study
 from pnml.cli import app
 from pnml.demo import assets
+from pnml_bench import zoo
+from pnml_bench.data import load
+from pnml_bench.methods import ALL_METHODS, GROUPS
+from pnml_bench.store import load_study
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -183,7 +183,7 @@ def test_ctrl_c_names_where_finished_cells_are(small_world: Path, monkeypatch: p
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pnml.bench.runner.run", interrupt)
+    monkeypatch.setattr("pnml_bench.runner.run", interrupt)
     done = call(f"--ood uniform --out {small_world} --device cpu")
     assert done.exit_code == 130
     assert done.stderr == (

@@ -10,14 +10,14 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from pnml.bench.render import Format, render
-from pnml.bench.results import Result, Scores
-from pnml.bench.store import ResultStore, load_study
-from pnml.bench.table_sources import Sources
-from pnml.bench.tables import build_tables
 from pnml.cli import app
-from pnml.cli import tables as command
 from pnml.metrics import evaluate
+from pnml_bench.cli import tables as command
+from pnml_bench.render import Format, render
+from pnml_bench.results import Result, Scores
+from pnml_bench.store import ResultStore, load_study
+from pnml_bench.table_sources import Sources
+from pnml_bench.tables import build_tables
 
 if TYPE_CHECKING:
     from pathlib import Path

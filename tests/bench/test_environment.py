@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pnml.bench import environment as module
-from pnml.bench.environment import environment, git_state
-from pnml.bench.results import start_run
+from pnml_bench import environment as module
+from pnml_bench.environment import environment, git_state
+from pnml_bench.results import start_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +47,7 @@ def test_cpu_name_is_read_from_cpuinfo_where_there_is_one(monkeypatch: pytest.Mo
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
-def test_git_state_is_that_of_the_package_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_git_state_is_that_of_the_sources_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "PNML_COMMIT"):
         monkeypatch.delenv(name, raising=False)
 
@@ -56,39 +56,40 @@ def test_git_state_is_that_of_the_package_alone(tmp_path: Path, monkeypatch: pyt
         done = subprocess.run(["git", *who, *arguments], cwd=tmp_path, capture_output=True, text=True, check=True)  # noqa: S607
         return done.stdout.strip()
 
-    package = tmp_path / "src" / "pnml"
+    source = tmp_path / "src"
+    package = source / "pnml"
     package.mkdir(parents=True)
     (package / "_version.py").write_text("")
     git("init", "--quiet")
-    assert git_state(package) == (None, None)  # not tracked, as in a virtual environment inside a repository
+    assert git_state(source) == (None, None)  # not tracked, as in a virtual environment inside a repository
     git("add", ".")
     git("commit", "--quiet", "--message", "first")
     commit = git("rev-parse", "HEAD")
     (tmp_path / "cells.csv").write_text("results do not make the code dirty")
-    assert git_state(package) == (commit, False)
+    assert git_state(source) == (commit, False)
     (package / "new.py").write_text("")
-    assert git_state(package) == (commit, True)
-    tree = git("rev-parse", "HEAD:src/pnml")
+    assert git_state(source) == (commit, True)
+    tree = git("rev-parse", "HEAD:src")
     git("commit", "--quiet", "--allow-empty", "--message=another")
     monkeypatch.setenv("PNML_COMMIT", f"{commit}\n{tree}\n")
-    assert git_state(package) == (commit, True)  # what is stated, and compared, goes before what a repository says
+    assert git_state(source) == (commit, True)  # what is stated, and compared, goes before what a repository says
     monkeypatch.setattr(shutil, "which", lambda _: None)
     monkeypatch.delenv("PNML_COMMIT", raising=False)
-    assert git_state(package) == (None, None)
+    assert git_state(source) == (None, None)
     monkeypatch.setenv("PNML_COMMIT", f"{commit}\n{tree}\n")
-    assert git_state(package) == (commit, True)
+    assert git_state(source) == (commit, True)
     (package / "new.py").unlink()
     for folder in ("__pycache__", "empty"):
         (package / folder).mkdir()
     (package / "__pycache__" / "new.pyc").write_text("compiled")
-    assert git_state(package) == (commit, False)
+    assert git_state(source) == (commit, False)
     monkeypatch.setenv("PNML_COMMIT", commit)
-    with pytest.raises(ValueError, match="expected a commit and the tree of the package"):
-        git_state(package)
+    with pytest.raises(ValueError, match="expected a commit and the tree of the sources"):
+        git_state(source)
 
 
 def test_a_run_records_the_code_it_was_started_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pnml.bench.results.git_state", lambda: ("0123abc", True))
+    monkeypatch.setattr("pnml_bench.results.git_state", lambda: ("0123abc", True))
     run = start_run("pnml bench", "cpu: a CPU")
     assert (run.command, run.device, run.commit, run.dirty) == ("pnml bench", "cpu: a CPU", "0123abc", True)
     assert run.versions == environment()

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
-from pathlib import Path
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from pnml.bench.results import Result
-from pnml.bench.store import ResultStore
+from pnml_bench.results import Result
+from pnml_bench.store import ResultStore
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-import jobs as program  # type: ignore[import-not-found]
+if TYPE_CHECKING:
+    from pathlib import Path
+
+program = import_module("studies.jobs")
 
 
 def test_scheduler_runs_what_is_ready_and_nothing_twice(tmp_path: Path) -> None:

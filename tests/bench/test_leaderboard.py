@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from typer.testing import CliRunner
 
-from pnml.bench.leaderboard import Board, leaderboard, render_leaderboard
-from pnml.bench.methods import ALL_METHODS, GROUPS, REGRETS
-from pnml.bench.ood_data import NEEDS_OOD_DATA
-from pnml.bench.options import Options
-from pnml.bench.protocol import plan
-from pnml.bench.results import Result, Run, Scores
-from pnml.bench.runner import run
-from pnml.bench.store import ResultStore, load_study
 from pnml.cli import app
 from pnml.metrics import Metrics
+from pnml_bench.leaderboard import Board, leaderboard, render_leaderboard
+from pnml_bench.methods import ALL_METHODS, GROUPS, REGRETS
+from pnml_bench.ood_data import NEEDS_OOD_DATA
+from pnml_bench.options import Options
+from pnml_bench.protocol import plan
+from pnml_bench.results import Result, Run, Scores
+from pnml_bench.runner import run
+from pnml_bench.store import ResultStore, load_study
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from pnml.bench import memory
-from pnml.bench.memory import Memory, watched_memory
+from pnml_bench import memory
+from pnml_bench.memory import Memory, watched_memory
 
 if TYPE_CHECKING:
     from pathlib import Path

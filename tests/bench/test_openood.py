@@ -4,11 +4,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pnml.bench.openood import FAR, board, near_sets
-from pnml.bench.openood_figures import Figures, Mean
-from pnml.bench.openood_table import render
-from pnml.bench.results import Result, Scores
 from pnml.metrics import Metrics
+from pnml_bench.results import Result, Scores
+from studies.photographs.openood import FAR, Figures, Mean, board, near_sets, render
 
 if TYPE_CHECKING:
     from pathlib import Path

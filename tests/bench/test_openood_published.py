@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import csv
 import re
-from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
-from pnml.bench.methods import ALL_METHODS
-from pnml.bench.openood_figures import Figures, Mean
-from pnml.bench.openood_published import NAMES, published
+from pnml_bench.methods import ALL_METHODS
+from studies.photographs.openood import NAMES, Figures, Mean, published
 
-ROWS = list(csv.DictReader(files("pnml.bench").joinpath("openood_published.csv").read_text("utf-8").splitlines()))
+ROOT = Path(__file__).parents[2]
+ROWS = list(
+    csv.DictReader((ROOT / "studies" / "photographs" / "openood_published.csv").read_text("utf-8").splitlines())
+)
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from pnml.bench.openood import Board, Line
-from pnml.bench.openood_figures import Figures, Mean
-from pnml.bench.openood_published import published
-from pnml.bench.openood_table import MEASURED_COLUMNS, PUBLISHED_COLUMNS, render
+from studies.photographs.openood import (
+    MEASURED_COLUMNS,
+    PUBLISHED_COLUMNS,
+    Board,
+    Figures,
+    Line,
+    Mean,
+    published,
+    render,
+)
 
 MEASURED = Figures(Mean(90.0, 1.0), Mean(91.0, 2.0), Mean(40.0, 3.0), Mean(30.0, 4.0))
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pnml.bench.options import Options
-from pnml.bench.paper import REMADE, paper_cells
-from pnml.bench.protocol import plan
-from pnml.bench.training import train
+from pnml_bench.options import Options
+from pnml_bench.paper import REMADE, paper_cells
+from pnml_bench.protocol import plan
+from pnml_bench.training import train
 
 from .training.small import small_recipe, small_set
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-import paper as program  # type: ignore[import-not-found]
-import trainings  # type: ignore[import-not-found]
+program = import_module("studies.paper.run")
+trainings = import_module("studies.trainings")
 
 ABSENT = {"lsun_crop", "lsun_resize"}
 
@@ -54,7 +54,10 @@ def test_jobs_have_names_of_their_own_and_need_weights_that_others_write(jobs: l
 
 def test_program_lists_its_commands() -> None:
     done = subprocess.run(
-        [sys.executable, program.__file__, "--list", "--only", "peers_*"], capture_output=True, check=True
+        [sys.executable, "-m", program.__name__, "--list", "--only", "peers_*"],
+        capture_output=True,
+        check=True,
+        cwd=Path(__file__).parents[2],
     )
     assert len(done.stdout.splitlines()) == 8
 

@@ -12,14 +12,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pnml.bench import openood
-from pnml.bench.protocol import plan
-from pnml.bench.results import Result, Scores
 from pnml.metrics import Metrics
+from pnml_bench.protocol import plan
+from pnml_bench.results import Result, Scores
+from studies.photographs import openood
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-import page_photographs as pages  # type: ignore[import-not-found]
-import photographs as program  # type: ignore[import-not-found]
+pages = import_module("studies.photographs.page")
+program = import_module("studies.photographs.run")
 
 
 @pytest.fixture
@@ -142,7 +141,7 @@ def test_summary_has_the_place_among_methods_that_need_no_ood_data() -> None:
 def test_near_set_shows_only_classes_that_tinyimagenet_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    maker = import_module("imagenet_others")
+    maker = import_module("studies.photographs.imagenet_others")
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny" / "wnids.txt").write_text("n01\n")
     (tmp_path / "index.json").write_text(json.dumps({"0": ["n01", "fish"], "1": ["n02", "shark"]}))

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 import torch
 
-from pnml.bench.clock import Clock
-from pnml.bench.dataset_cache import DatasetCache
-from pnml.bench.options import Options, Variant
-from pnml.bench.paper import paper_cells
-from pnml.bench.protocol import Cell, paper_plan, plan
-from pnml.bench.results import Result
-from pnml.bench.summary import absent
+from pnml_bench.clock import Clock
+from pnml_bench.dataset_cache import DatasetCache
+from pnml_bench.options import Options, Variant
+from pnml_bench.paper import paper_cells
+from pnml_bench.protocol import Cell, paper_plan, plan
+from pnml_bench.results import Result
+from pnml_bench.summary import absent
 
 
 def test_the_papers_plan_has_every_cell_of_its_tables_once() -> None:
@@ -97,7 +97,7 @@ def test_batches_are_larger_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_inner_stage_is_not_counted_in_the_outer(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([0.0, 1.0, 11.0, 14.0, 20.0, 21.0])
-    monkeypatch.setattr("pnml.bench.clock.perf_counter", lambda: next(times))
+    monkeypatch.setattr("pnml_bench.clock.perf_counter", lambda: next(times))
     clock = Clock(torch.device("cpu"))
     with clock("outer"), clock("inner"):  # outer 0-1, inner 1-11, outer 11-14
         pass
@@ -108,7 +108,7 @@ def test_an_inner_stage_is_not_counted_in_the_outer(monkeypatch: pytest.MonkeyPa
 
 
 def test_large_sets_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pnml.bench.dataset_cache._LARGEST", 2 * 32 * 32 * 3)
+    monkeypatch.setattr("pnml_bench.dataset_cache._LARGEST", 2 * 32 * 32 * 3)
     assert DatasetCache(limit=2).load("uniform") is not None
     small, large = DatasetCache(limit=2), DatasetCache(limit=3)
     assert small.load("uniform") is small.load("uniform")

@@ -7,10 +7,10 @@ import os
 import pytest
 
 from pnml import Detector
-from pnml.bench import zoo
-from pnml.bench.data import load
-from pnml.bench.methods import Baseline, View
 from pnml.metrics import auroc
+from pnml_bench import zoo
+from pnml_bench.data import load
+from pnml_bench.methods import Baseline, View
 
 pytestmark = pytest.mark.skipif(
     not (os.environ.get("PNML_WEIGHTS") and os.environ.get("PNML_DATA")),

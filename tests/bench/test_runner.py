@@ -10,16 +10,16 @@ import torch
 from scipy.special import softmax
 from sklearn.metrics import roc_auc_score
 
-from pnml.bench import model_under_test, record, runner, zoo
-from pnml.bench.data import ImageSet, load
-from pnml.bench.memory import Memory
-from pnml.bench.methods import GROUPS, View
-from pnml.bench.options import Options
-from pnml.bench.protocol import Cell, paper_plan, plan
-from pnml.bench.results import STAGES, Result
-from pnml.bench.runner import run
-from pnml.bench.store import load_study
 from pnml.core.detector import FewRowsWarning
+from pnml_bench import model_under_test, record, runner, zoo
+from pnml_bench.data import ImageSet, load
+from pnml_bench.memory import Memory
+from pnml_bench.methods import GROUPS, View
+from pnml_bench.options import Options
+from pnml_bench.protocol import Cell, paper_plan, plan
+from pnml_bench.results import STAGES, Result
+from pnml_bench.runner import run
+from pnml_bench.store import load_study
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

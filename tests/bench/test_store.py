@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pnml.bench.results import STAGES, Result, Run, Scores
-from pnml.bench.store import COLUMNS, ResultStore, load_study
 from pnml.metrics import Metrics
+from pnml_bench.results import STAGES, Result, Run, Scores
+from pnml_bench.store import COLUMNS, ResultStore, load_study
 
 if TYPE_CHECKING:
     from pathlib import Path

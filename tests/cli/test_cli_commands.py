@@ -217,3 +217,20 @@ def test_help_needs_no_heavy_import() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "set()\n"
+
+
+def test_commands_of_the_library_stand_without_the_benchmark(tmp_path: Path) -> None:
+    code = (
+        "import importlib.util, sys\n"
+        "find = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda name, *rest: None if name == 'pnml_bench' else find(name, *rest)\n"
+        "from pnml.cli import app\n"
+        "app(sys.argv[1:])"
+    )
+    run_without = [sys.executable, "-c", code]
+    said = subprocess.run([*run_without, "--help"], capture_output=True, text=True, check=True).stdout
+    assert "monitor" in said
+    assert "leaderboard" not in said
+    refused = subprocess.run([*run_without, "report", str(tmp_path)], capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "is a folder of results, which are read by pnml_bench: it is not installed" in refused.stderr

@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from pnml.bench.results import Result, Run, Scores
-from pnml.bench.saved_scores import KIND as SCORES_KIND
-from pnml.bench.saved_scores import saved_scores_path
-from pnml.bench.store import ResultStore
 from pnml.engines import local
 from pnml.metrics import evaluate
+from pnml_bench.results import Result, Run, Scores
+from pnml_bench.saved_scores import KIND as SCORES_KIND
+from pnml_bench.saved_scores import saved_scores_path
+from pnml_bench.store import ResultStore
 
 from .cli_files import CLASSES, FEATURES, Files, fails, make_files, run
 

@@ -129,9 +129,9 @@ def test_the_right_command_is_named_where_the_library_does_not() -> None:
 
 
 def test_unknown_device_of_train_is_named(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pnml.bench.data import load
+    from pnml_bench.data import load
 
-    monkeypatch.setattr("pnml.cli.train.load", lambda *_, **__: load("uniform", limit=8))
+    monkeypatch.setattr("pnml_bench.cli.train.load", lambda *_, **__: load("uniform", limit=8))
     said = fails("train", "--model", "resnet-20", "--dataset", "cifar10", "--device", "abacus")
     assert "PyTorch knows no device 'abacus': give auto, cpu, cuda or cuda:0" in said
 

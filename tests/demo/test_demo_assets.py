@@ -17,9 +17,9 @@ from scipy import stats
 
 import pnml
 from pnml import demo
-from pnml.bench import data, zoo
-from pnml.bench.methods import View
 from pnml.demo import assets
+from pnml_bench import data, zoo
+from pnml_bench.methods import View
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -62,7 +62,7 @@ def test_earlier_layers_are_watched_too(name: str) -> None:
     case = CLASSIFIERS[name]()
     guard = fitted(case, name)
     assert guard.layers
-    assert score(guard, case.batch(4, 1)).leverage_by_layer.shape == (4, 1 + len(guard.layers))
+    assert score(guard, case.batch(4, 1)).leverage_by_layer.shape == (4, len(guard.fitted().block_names))
 
 
 def test_a_sample_without_an_answer_is_flagged_where_one_token_is_taken() -> None:

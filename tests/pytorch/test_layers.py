@@ -156,7 +156,7 @@ def test_layers_are_the_outputs_of_blocks_and_scored_alike_after_loading(name: s
     assert {(layer.batch_axis, layer.channel_axis) for layer in guard.watched if str(layer) != "input"} == {axes}
     args, kwargs = ((), given) if isinstance(given, dict) else ((given,), {})
     result = guard(*args, **kwargs)
-    assert result.leverage_by_layer.shape == (20, 1 + len(guard.layers))
+    assert result.leverage_by_layer.shape == (20, len(guard.fitted().block_names))
     guard.save(tmp_path / "detector.safetensors")
     loaded = pnml.guard(model).load(tmp_path / "detector.safetensors")
     assert loaded.watched == guard.watched

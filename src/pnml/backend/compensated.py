@@ -57,7 +57,9 @@ def _add_in_blocks(held: Array, lost: Array | None, part: Array) -> tuple[Array,
     return new, rounding
 
 
-def total(state: tuple[Array, Array]) -> np.ndarray[Any, Any]:
+def total(state: Sum) -> np.ndarray[Any, Any]:
     """Return a sum with what rounding took from it."""
+    if state is None:
+        raise ValueError("nothing was added yet")
     held, lost = state
     return to_numpy(held if lost is None else held + lost)

@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import array_api_compat as compat
+import array_api_compat.numpy as numpy_namespace
 import numpy as np
 
 from pnml.backend.arrays import (
@@ -77,7 +78,7 @@ def check_finite(rows: Array, widths: Sequence[int] = ()) -> None:
 
 def check_squares(norms: Array) -> None:
     """Raise ``ValueError`` for rows whose norms (n,) are too large to be squared."""
-    fits = to_numpy(norms <= _LARGEST_NORM, bool)
+    fits = to_numpy(norms) <= _LARGEST_NORM
     if not fits.all():
         row = int(fits.argmin())
         raise ValueError(f"row {row} has norm {float(norms[row])}, whose square overflows: scale the rows down")
@@ -124,7 +125,7 @@ def by_chunk(function: Callable[..., Any], rows: Array, dtype: Any, *args: Any, 
         *args: further arguments of the function.
         width: how many numbers a row takes at the same time; see :func:`chunk_length`.
     """
-    _keep_freed_memory()
+    keep_freed_memory()
     xp = namespace(rows)
     parts = _slices(rows, chunk_length(rows, 8 if dtype == xp.float64 else 4, width))
 
@@ -148,7 +149,7 @@ def _slices(rows: Array, length: int) -> list[slice]:
 
 
 @cache
-def _keep_freed_memory() -> None:
+def keep_freed_memory() -> None:
     """Let the C library keep what a chunk frees for the next one.
 
     glibc returns memory to the system above twice the largest block that it has seen freed, and every page must then be
@@ -159,14 +160,19 @@ def _keep_freed_memory() -> None:
 
 def squares(x: Array) -> Array:
     """Return the sum of squares of every row, in one pass."""
+    if type(x) is np.ndarray:
+        return _vecdot(x, x)
     xp = namespace(x)
     return xp.linalg.vector_norm(x, axis=-1) ** 2 if compat.is_torch_array(x) else xp.vecdot(x, x)
+
+
+_vecdot = getattr(np, "vecdot", numpy_namespace.vecdot)  # NumPy before 2.0 has none
 
 
 def plain_norms(x: Array, dtype: Any) -> Array:
     """Return the Euclidean norm of every row in the given dtype, into which the squares must fit."""
     xp = namespace(x)
-    if compat.is_torch_array(x):
+    if type(x) is not np.ndarray and compat.is_torch_array(x):
         return xp.linalg.vector_norm(x, axis=-1, dtype=dtype)
     return xp.sqrt(squares(xp.astype(x, dtype, copy=False)))
 
@@ -177,18 +183,25 @@ def row_norms(x: Array) -> Array:
     Rows may be of any magnitude where looking at them costs nothing. On a GPU, and in a graph that is being traced,
     their squares must fit into the dtype.
     """
+    return norms_and_divisors(x)[0]
+
+
+def norms_and_divisors(x: Array) -> tuple[Array, Array]:
+    """Return the norms of rows, and what to divide them by for norm 1: the same, where none is odd."""
     xp = namespace(x)
     dtype = working_dtype(xp, x)
-    if is_remote(x) or is_traced():
-        return plain_norms(x, dtype)
+    if type(x) is not np.ndarray and (is_remote(x) or is_traced()):
+        norms = plain_norms(x, dtype)
+        return norms, divisors(norms)
     with np.errstate(all="ignore"):
         norms = plain_norms(x, dtype)
         if bool(have_safe_squares(norms)):
-            return norms
+            return norms, norms
         x = xp.astype(x, dtype, copy=False)
         peaks = xp.max(xp.abs(x), axis=-1, keepdims=True)
         scale = xp.where(peaks > 0, peaks, xp.ones_like(peaks))
-        return scale[:, 0] * xp.sqrt(squares(x / scale))
+        norms = scale[:, 0] * xp.sqrt(squares(x / scale))
+        return norms, divisors(norms)
 
 
 def divisors(norms: Array) -> Array:
@@ -203,7 +216,11 @@ def divisors(norms: Array) -> Array:
 
 
 def have_safe_squares(norms: Array) -> Any:
-    """Return whether no square of a norm overflows or vanishes, as a 0-d array, so that no device is waited for."""
-    xp = namespace(norms)
-    largest = math.sqrt(float(xp.finfo(norms.dtype).max))
-    return xp.all((norms < largest) & (norms > 1e3 / largest))
+    """Return whether no square of a norm overflows or vanishes; of an array on a GPU without waiting for it."""
+    largest = _LARGEST_ROOT[norms.dtype.itemsize]
+    if isinstance(norms, np.ndarray):  # in half of the time, which matters for one row
+        return not norms.size or (norms.max() < largest and norms.min() > 1e3 / largest)
+    return namespace(norms).all((norms < largest) & (norms > 1e3 / largest))
+
+
+_LARGEST_ROOT = {4: math.sqrt(float(np.finfo(np.float32).max)), 8: math.sqrt(float(np.finfo(np.float64).max))}

@@ -41,16 +41,14 @@ def save_state(
 
 
 def load_state(
-    path: str | os.PathLike[str], kind: str, version: int, *, digest_since: int
+    path: str | os.PathLike[str], kind: str, version: int
 ) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
-    """Read what :func:`save_state` wrote; a missing, foreign, truncated, changed or newer file is refused by name.
+    """Read what :func:`save_state` wrote; a missing, foreign, truncated or changed file is refused by name.
 
     Args:
         path: the file.
         kind: which it must be of.
-        version: the newest that can be read.
-        digest_since: the version from which on all files hold a digest of their content. Older ones are compared with
-            theirs if they have one.
+        version: the only one that can be read.
     """
     if Path(path).exists() and not Path(path).is_file():
         raise ValueError(f"{path} is no file: expected a {kind} that pnml wrote")
@@ -70,14 +68,14 @@ def load_state(
         info = dict(json.loads(metadata["info"], parse_constant=_refuse_constant))
     except (KeyError, ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is damaged, its metadata cannot be read ({error}): write it again") from error
-    if found > version:
+    if found != version:
         raise ValueError(
-            f"{path} has {kind} format {found}, written by {writer}; pnml {__version__} reads up to format {version}: "
-            "pip install -U pnml"
+            f"{path} has {kind} format {found}, written by {writer}; pnml {__version__} reads format {version}: make "
+            "it again with this version"
         )
-    if stored is None and found >= digest_since:
+    if stored is None:
         raise ValueError(f"{path} is damaged, it lacks the digest of its content: write it again")
-    if stored is not None and stored != content_digest(arrays, metadata):
+    if stored != content_digest(arrays, metadata):
         raise ValueError(
             f"{path} is damaged, its content does not have the digest that was stored with it: take a copy that is "
             "whole, or write it again"

@@ -9,23 +9,9 @@ from typing import Annotated
 import typer
 
 from pnml._version import __version__
-from pnml.cli import (
-    bench,
-    calibrate,
-    data,
-    demo,
-    export,
-    figures,
-    fit,
-    inspect,
-    leaderboard,
-    monitor,
-    report,
-    score,
-    tables,
-    train,
-)
+from pnml.cli import calibrate, demo, export, fit, inspect, monitor, report, score
 from pnml.cli._app import App, Facts, common_options
+from pnml.cli._benchmark import benchmark
 from pnml.cli._help import Command
 
 app = typer.Typer(
@@ -76,11 +62,7 @@ for command in (
     export.export,
     report.report,
     monitor.monitor,
-    bench.bench,
-    leaderboard.leaderboard,
-    tables.tables,
-    train.train,
 ):
     app.command(cls=Command)(common_options(command))
-app.add_typer(figures.figures_app)
-app.add_typer(data.data_app, name="data")
+if (more := benchmark()) is not None:
+    more.join(app)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pnml.core.subspace import eigenvalue_tolerance
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from pnml.core.subspace import Subspace
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _HEIGHT = 8
@@ -25,33 +25,37 @@ def effective_rank(eigenvalues: NDArray[Any]) -> float:
     return float(np.exp(-(share * np.log(share)).sum()))
 
 
-def describe_as_facts(subspace: Subspace) -> dict[str, float]:
+def rank_of(spectrum: NDArray[Any]) -> int:
+    """Return how many eigenvalues, descending, are no rounding."""
+    return int((spectrum > eigenvalue_tolerance(spectrum)).sum())
+
+
+def describe_as_facts(spectrum: NDArray[Any]) -> dict[str, float]:
     """Return the rank, the effective rank, and the number of directions with 99% of the energy."""
-    energy = np.cumsum(subspace.eigenvalues) / subspace.eigenvalues.sum()
+    energy = np.cumsum(spectrum) / spectrum.sum()
     most = int(np.searchsorted(energy, 0.99)) + 1
     return {
-        "rank": subspace.rank,
-        "effective_rank": effective_rank(subspace.eigenvalues),
+        "rank": rank_of(spectrum),
+        "effective_rank": effective_rank(spectrum),
         "directions_of_99_percent": most,
     }
 
 
-def describe(subspace: Subspace) -> str:
+def describe(spectrum: NDArray[Any]) -> str:
     """Return the effective rank of the training embeddings, and the number of directions with 99% of the energy."""
-    facts = describe_as_facts(subspace)
+    facts = describe_as_facts(spectrum)
     return (
         f"{facts['effective_rank']:.1f} directions in effect (exp of the entropy of the spectrum), "
         f"99% of the energy in {facts['directions_of_99_percent']:,}"
     )
 
 
-def draw(subspace: Subspace, width: int = 60) -> list[str]:
+def draw(spectrum: NDArray[Any], width: int = 60) -> list[str]:
     """Return lines that draw the eigenvalues of the mean correlation, largest first, on a logarithmic scale.
 
     Each column shows the largest of a run of eigenvalues; ``×`` marks directions that no training row has.
 
-    >>> from pnml import Correlation, Subspace
-    >>> for line in draw(Subspace.fit(Correlation().update(np.diag([1.0, 0.1, 0.01, 0.0])))):
+    >>> for line in draw(np.array([0.25, 0.0025, 0.000025, 0.0])):
     ...     print(line)
      2.5e-01 │█
      6.7e-02 │█
@@ -64,10 +68,10 @@ def draw(subspace: Subspace, width: int = 60) -> list[str]:
              └────
               1  4
     """
-    columns = min(width, subspace.n_features)
-    starts = np.arange(columns) * subspace.n_features // columns
-    seen = starts < subspace.rank
-    logs = np.log10(subspace.spectrum[starts[seen]])
+    columns = min(width, len(spectrum))
+    starts = np.arange(columns) * len(spectrum) // columns
+    seen = starts < rank_of(spectrum)
+    logs = np.log10(spectrum[starts[seen]])
     top = logs.max()
     step = max((top - logs.min()) / (_HEIGHT - 1), 1e-3)
     levels = np.zeros(columns)
@@ -77,5 +81,5 @@ def draw(subspace: Subspace, width: int = 60) -> list[str]:
         eighths = np.clip(np.round((levels - row + 1) * 8), 0, 8).astype(int)
         bars = "".join(_BLOCKS[n] for n in eighths[seen]) + ("×" if row == 1 else " ") * int((~seen).sum())
         lines.append(f" {10 ** (top - (_HEIGHT - row) * step):.1e} │{bars}".rstrip())
-    last = f"{subspace.n_features:,}"
+    last = f"{len(spectrum):,}"
     return [*lines, f"{'':9}└{'─' * columns}", f"{'':10}1{last:>{max(columns - 1, len(last) + 1)}}"]

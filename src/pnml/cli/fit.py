@@ -121,23 +121,23 @@ def fit(
     options.list_skipped(skipped, samples)
     detector.save(out)
     _warn_of_empty_classes(detector)
-    typer.echo(f"fitted on {detector.correlation.count:,} rows of {samples.path}")
+    typer.echo(f"fitted on {detector.count:,} rows of {samples.path}")
     typer.echo(f"  features  {detector.n_features:,}")
     typer.echo(f"  classes   {detector.n_classes:,}")
     widths = zip(detector.layer_names, detector.feature_widths, strict=True)
     named = ", ".join(f"{name} ({width:,})" for name, width in widths)
     typer.echo(f"  layers    {named or 'none: the embedding alone is watched'}")
-    typer.echo(f"  rank      {detector.subspace.rank:,} of {detector.n_features:,}")
-    typer.echo(f"  spectrum  {describe(detector.subspace)}")
+    typer.echo(f"  rank      {detector.rank:,} of {len(detector.spectrum):,}")
+    typer.echo(f"  spectrum  {describe(detector.spectrum)}")
     typer.echo(f"wrote {out}; next, set its threshold: {_calibrate_command(out, model, weights)}")
     return {
         "detector": out,
         "input": samples.path,
-        "rows": detector.correlation.count,
+        "rows": detector.count,
         "features": detector.n_features,
         "classes": detector.n_classes,
         "layers": dict(zip(detector.layer_names, detector.feature_widths, strict=True)),
-        **describe_as_facts(detector.subspace),
+        **describe_as_facts(detector.spectrum),
         "skipped": skipped,
     }
 
@@ -146,7 +146,7 @@ def _warn_of_empty_classes(detector: Detector) -> None:
     """Warn if the model predicts some class for none of many training samples: forgotten weights, or another folder."""
     counts = detector.correlation.class_counts  # of predicted classes; none for the leverage of the paper
     empty = [number for number, count in enumerate(counts) if count == 0]
-    if empty and detector.correlation.count >= _ROWS_A_CLASS * len(counts):
+    if empty and detector.count >= _ROWS_A_CLASS * len(counts):
         named = ", ".join([*map(str, empty[:5]), *["..."] * bool(empty[5:])])
         warnings.warn(
             f"no training sample is predicted to be of class {named} ({len(empty):,} of {len(counts):,} classes): are "

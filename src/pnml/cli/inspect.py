@@ -1,6 +1,5 @@
 """``pnml inspect``: what a detector file holds."""
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.text import Text
@@ -12,7 +11,6 @@ from pnml.cli._spectrum import describe, describe_as_facts, draw
 from pnml.cli._words import aligned, describe_classes, describe_threshold, threshold_facts
 from pnml.core.detector import Detector
 from pnml.io.preparation_record import describe_preparation, of_images
-from pnml.io.scores import layer_labels
 
 
 def inspect(detector: DetectorFile) -> Facts:
@@ -23,15 +21,17 @@ def inspect(detector: DetectorFile) -> Facts:
     held = Detector.load(detector)
     with safe_open(detector, framework="numpy") as file:
         metadata = file.metadata()
-    subspace, threshold = held.subspace, held.threshold
+    spectrum = held.spectrum
+    threshold = held.threshold
     facts = {
         "file": f"{detector}, {detector.stat().st_size:,} bytes",
         "format": f"{metadata['kind']} {metadata['version']}, written by {metadata['written_by']}",
         "head": f"{held.n_features:,} features to {held.n_classes:,} classes, digest {held.head_digest[:12]}",
-        "fitted on": f"{subspace.count:,} rows of mean norm {held.correlation.mean_norm:.6g}",
+        "fitted on": f"{held.count:,} rows of mean norm {held.mean_norm:.6g}",
         "scale": _scale(held),
-        "rank": f"{subspace.rank:,} of {subspace.n_features:,}",
-        "spectrum": describe(subspace),
+        "computes": f"{held.precision} for samples of float32",
+        "rank": f"{held.rank:,} of {len(spectrum):,}",
+        "spectrum": describe(spectrum),
         **_preparation(held),
         **_layers(held),
         "threshold": "\n".join(
@@ -46,7 +46,7 @@ def inspect(detector: DetectorFile) -> Facts:
             typer.echo(f"{'':<10} {line}")
     console = Console(highlight=False)
     console.print("\nEigenvalues of the mean correlation, largest to smallest, logarithmic:", soft_wrap=True)
-    for line in draw(subspace, width=max(8, min(72, console.width - 12))):
+    for line in draw(spectrum, width=max(8, min(72, console.width - 12))):
         console.print(_coloured(line), soft_wrap=True)
     return {
         "detector": detector,
@@ -57,12 +57,13 @@ def inspect(detector: DetectorFile) -> Facts:
         "features": held.n_features,
         "classes": held.n_classes,
         "head_digest": held.head_digest,
-        "rows": subspace.count,
-        "mean_norm": held.correlation.mean_norm,
+        "rows": held.count,
+        "mean_norm": held.mean_norm,
         "embedding_scale": held.embedding_scale,
         "embedding_length": held.embedding_length,
         "label_noise": held.label_noise,
-        **describe_as_facts(subspace),
+        "precision": held.precision,
+        **describe_as_facts(spectrum),
         "layers": _layers_as_facts(held),
         "preparation": held.preparation,
         "threshold": None if threshold is None else threshold_facts(threshold),
@@ -78,40 +79,26 @@ def _preparation(held: Detector) -> dict[str, str]:
 def _scale(held: Detector) -> str:
     if held.embedding_scale != "auto":
         return held.embedding_scale
-    share = held.embedding_length / held.correlation.mean_norm
+    share = held.embedding_length / held.mean_norm
     length = f"auto: embeddings are scaled to norm {held.embedding_length:.6g}, {share:.2f} of their mean norm"
     return f"{length}\nassumes {100 * held.label_noise:g}% of labels are random" if held.label_noise else length
 
 
 def _layers_as_facts(held: Detector) -> list[Facts]:
-    """Return what is known about the embedding and every earlier layer; nothing for the leverage of the paper."""
-    geometry = held.geometry
-    if geometry is None:
+    """Return the name and the width of every block that has a leverage; nothing for the leverage of the paper."""
+    if held.model.geometry is None:
         return []
-    names = layer_labels(held.layer_names)
-    return [
-        {
-            "name": name,
-            "width": scatter.means.shape[1],
-            "parameters": float(scatter.freedom),
-            "ridge": float(scatter.ridge),
-            "typical_leverage": float(np.median(scatter.typical)),
-        }
-        for name, scatter in zip(names, geometry.scatters, strict=True)
-    ]
+    widths = held.model.layout.block_widths
+    return [{"name": name, "width": width} for name, width in zip(held.block_names, widths, strict=True)]
 
 
 def _layers(held: Detector) -> dict[str, str]:
-    """Return a table of what is known about every layer; nothing for the leverage of the paper."""
+    """Return a table of every block that has a leverage; nothing for the leverage of the paper."""
     layers = _layers_as_facts(held)
     if not layers:
         return {}
-    rows = [("layer", "width", "parameters", "ridge", "leverage")]
-    for layer in layers:
-        numbers = f"{layer['width']:,}", f"{layer['parameters']:,.1f}", f"{layer['ridge']:.3g}"
-        rows.append((layer["name"], *numbers, f"{layer['typical_leverage']:.3g}"))
-    words = "parameters in effect, the ridge, and the median leverage of training rows"
-    return {"layers": "\n".join([words, *aligned(rows)])}
+    rows = [("layer", "width"), *((layer["name"], f"{layer['width']:,}") for layer in layers)]
+    return {"layers": "\n".join(aligned(rows))}
 
 
 def _coloured(line: str) -> Text:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pnml.cli._app import Facts
+from pnml.cli._benchmark import benchmark
 
 if TYPE_CHECKING:
     from pnml.report import Report
@@ -93,19 +94,11 @@ def report(
 
 
 def _of_results(folder: Path, study: str | None, model: str | None, ind: str | None, method: str | None) -> Report:
-    from pnml.bench.report import charted_groups, choose_results, report_of
-    from pnml.cli._studies import name_others
-
-    results = choose_results(folder, study, model=model, ind=ind, method=method)
-    name_others(folder, study, results[0].study)
-    groups = charted_groups(results, folder)
-    if not groups:
-        typer.echo("no scores were kept, so there are tables only: pnml bench --keep-scores keeps them", err=True)
-    elif len(groups) > 1:
-        typer.echo(f"the charts are of {groups[0]}; for others give", err=True)
-        for group in groups[1:]:
-            typer.echo(f"  {group}", err=True)
-    return report_of(results, folder)
+    commands = benchmark()
+    if commands is None:
+        raise typer.BadParameter(f"{folder} is a folder of results, which are read by pnml_bench: it is not installed")
+    made: Report = commands.report_of_results(folder, study, model, ind, method)
+    return made
 
 
 def _of_scores(path: Path, images: Path | None, detector: Path | None, classes: Path | None) -> Report:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import array_api_compat as compat
 import numpy as np
 
-from pnml.backend.arrays import Array, like, namespace, precision, to_compute
+from pnml.backend.arrays import Array, like, namespace, precision, to_compute, to_numpy
 
 _PROBED = 64  # columns that are compared to tell whether a batch was overwritten, and up to 16 rows
 
@@ -17,15 +18,25 @@ class Batch:
     Attributes:
         x: the embeddings as they came, shape (n, M).
         rows: the same as they are computed with: by NumPy on the host, by their own library on a GPU.
-        eps: the precision in which they came.
+        given: the model's own logits as they came, shape (n, C); None where they are not known.
+        logits: the same as they are computed with.
+        eps: the precision in which the embeddings came.
     """
 
-    def __init__(self, x: Array) -> None:
-        self.x, self.rows, self.eps = x, to_compute(x), precision(x)
+    def __init__(self, x: Array, logits: Array | None = None) -> None:
+        self.x = x
+        self.rows = to_compute(x)
+        self.given = logits
+        self.logits = None if logits is None else _beside(logits, self.rows)
+        self.eps = precision(x)
+        self._content: Any = None
+
+    def remember(self) -> None:
+        """Take note of what the rows hold, for :meth:`unchanged_rows` to tell."""
         self._content = _content(self.rows)
 
     def unchanged_rows(self) -> Array:
-        """Return the rows; raise ``RuntimeError`` if they were overwritten since the batch was made."""
+        """Return the rows; raise ``RuntimeError`` if they were overwritten since :meth:`remember`."""
         if _content(self.rows) != self._content:
             raise RuntimeError(
                 "the embeddings were overwritten since they were scored: read every field of the result that you need "
@@ -45,6 +56,14 @@ class Batch:
     def convert(self, values: Array) -> Array:
         """Return values computed from the rows in the library and on the device of the embeddings."""
         return values if self.rows is self.x else like(self.x, values)
+
+
+def _beside(logits: Array, rows: Array) -> Array:
+    """Return logits in the library and on the device of rows."""
+    logits = to_compute(logits)
+    if type(logits) is type(rows) and (type(rows) is np.ndarray or compat.device(logits) == compat.device(rows)):
+        return logits
+    return like(rows, to_numpy(logits))
 
 
 def _content(rows: Array) -> Any:

@@ -1,33 +1,29 @@
-"""The statistic of the training rows: Σxxᵀ, N, Σx of every class and a small sample; partial statistics add up.
-
-A row may hold several layers of a network, one after the other: the embedding first, then features of earlier layers.
-Every layer has a Σxxᵀ of its own, which is the block-diagonal approximation of the correlation of the whole row.
-"""
+"""The statistic of the training rows: Σxxᵀ, Σx, N and a small sample; partial statistics add up."""
 
 from __future__ import annotations
 
 import threading
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnml.backend.arrays import Array, detached, namespace, to_compute, to_numpy
+from pnml.backend.arrays import Array, detached, is_remote, namespace, to_compute, to_numpy
 from pnml.backend.compensated import add, total
-from pnml.backend.products import sum_by_class, sum_of_products
+from pnml.backend.products import allows_single, product, sum_by_class, sum_of_rows
 from pnml.backend.rows import (
     SMALLEST_NORM,
     check_finite,
     check_norms,
     check_shape,
     check_squares,
-    divisors,
     have_safe_squares,
     row_norms,
     wide_dtype,
 )
 from pnml.backend.state import load_state, save_state
+from pnml.backend.threads import spread
 from pnml.core.classes import check_classes
+from pnml.core.layout import Layout
 from pnml.core.sample import RowSample
 
 if TYPE_CHECKING:
@@ -35,9 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pnml.backend.compensated import Sum
-    from pnml.backend.deferred import DeferredMatrix
 
-_KIND, _VERSION = "pnml.correlation", 4
+_KIND = "pnml.correlation"
+_VERSION = 5
+_CHUNK = 2048  # rows: enough for a product to be worth the additions after it
 
 
 class Correlation:
@@ -47,10 +44,14 @@ class Correlation:
     Batches may come from any array library; PyTorch batches are summed on their own device. Several threads may update
     one statistic.
 
+    With classes, it is the statistic of ``embedding_scale="auto"``: rows may hold features of earlier layers after the
+    embedding, and every block of a row (:mod:`pnml.core.layout`) has a Σxxᵀ of its own.
+
     Args:
         n_features: width M of the rows, or the widths of their layers; taken from the first batch when left out.
-        unit_norm: scale every layer of a row to Euclidean norm 1 before it is added.
+        unit_norm: scale rows to Euclidean norm 1 before they are added; with classes, they are.
         n_classes: the number C of classes to sum rows of separately; none when 0.
+        input_layer: whether the last of the layers is the input of the model, which stays as it is.
 
     Attributes:
         widths: the widths of the layers of a row, None while unknown.
@@ -68,19 +69,27 @@ class Correlation:
     """
 
     def __init__(
-        self, n_features: int | Sequence[int] | None = None, *, unit_norm: bool = False, n_classes: int = 0
+        self,
+        n_features: int | Sequence[int] | None = None,
+        *,
+        unit_norm: bool = False,
+        n_classes: int = 0,
+        input_layer: bool = False,
     ) -> None:
         widths = [n_features] if isinstance(n_features, (int, np.integer)) else n_features
         self.widths = None if widths is None else tuple(map(int, widths))
-        self.unit_norm = unit_norm
+        self.unit_norm = unit_norm or n_classes > 0
         self.n_classes = n_classes
+        self.input_layer = input_layer
         self.count = 0
         self.left_out = 0
-        self._sums: list[tuple[Array, Array]] = []  # one Σxxᵀ a layer
-        self._norms: Sum = None
+        self.sample: RowSample | None = None
+        self._products: list[Sum] = []  # Σxxᵀ of every block
+        self._sums: list[Sum] = []  # Σx of every block but the first, of which the classes have it
+        self._norms: Sum = None  # Σ‖x‖ of the embeddings
         self._class_sums: Sum = None
         self._class_counts = np.zeros(n_classes, dtype=np.int64)
-        self.sample: RowSample | None = None
+        self._single: list[bool] | None = None  # of every block, whether its products may be computed in float32
         self._lock = threading.RLock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -94,80 +103,145 @@ class Correlation:
         """The width M of a row, all its layers together; None while unknown."""
         return None if self.widths is None else sum(self.widths)
 
+    @property
+    def layout(self) -> Layout:
+        """How a row is cut into blocks."""
+        if self.widths is None:
+            raise ValueError("the Correlation is empty: call update(rows) with at least one row first")
+        return Layout(self.widths, self.unit_norm, whole=self.n_classes == 0, input_layer=self.input_layer)
+
     def update(self, rows: Array, classes: Array | None = None) -> Correlation:
         """Add a batch of shape (n, M) and return self; a bad batch raises ``ValueError`` and changes nothing.
 
-        With ``unit_norm``, rows whose first layer has norm 0 are left out and counted in ``left_out``.
+        With ``unit_norm``, rows whose embedding has norm 0 are left out and counted in ``left_out``.
 
         Args:
             rows: shape (n, M).
             classes: the class of every row, shape (n,); needed if, and only if, there are classes.
         """
         rows = to_compute(detached(check_shape(rows, self.n_features)))
-        found = None if not self.n_classes else check_classes(classes, rows.shape[0], self.n_classes)
-        given, widths = rows.shape[0], self.widths or (rows.shape[1],)
+        if self.n_classes:
+            classes = check_classes(classes, rows.shape[0], self.n_classes)
+        given = rows.shape[0]
+        batch = Correlation(
+            self.widths or rows.shape[1],
+            unit_norm=self.unit_norm,
+            n_classes=self.n_classes,
+            input_layer=self.input_layer,
+        )
+        batch._single = self._single
         if given:
-            with np.errstate(all="ignore"):
-                found_sums = [sum_of_products(layer, unit_norm=self.unit_norm) for layer in _split(rows, widths)]
-            products, norms = zip(*found_sums, strict=True)
-            if not all(bool(have_safe_squares(norm)) for norm in norms):  # the first time that a device is waited for
-                rows, found = self._usable(rows, widths, found)
-                if rows.shape[0]:
-                    products, norms = self._sums_of_usable(_split(rows, widths))
-        if not rows.shape[0]:
-            with self._lock:
-                check_shape(rows, self.n_features)
-                self.widths, self.left_out = widths, self.left_out + given
-            return self
-        sample, class_sums = RowSample.of(rows, found, width=widths[0]), None
-        if found is not None:
-            class_sums = sum_by_class(rows, widths, norms if self.unit_norm else None, found, self.n_classes)
+            batch._sum(rows, classes)
         with self._lock:  # nothing but additions, so that threads hardly wait for each other
             check_shape(rows, self.n_features)  # another thread may have learned the width meanwhile
-            if found is not None:
-                self._class_sums = add(self._class_sums, class_sums)
-                self._class_counts = self._class_counts + np.bincount(found, minlength=self.n_classes)
-            held: list[Sum] = [*self._sums] or [None] * len(widths)
-            self._sums = [add(old, new) for old, new in zip(held, products, strict=True)]
-            self._norms = add(self._norms, namespace(norms[0]).sum(norms[0]))
-            self.sample = self._with(sample)
-            self.count += rows.shape[0]
-            self.widths, self.left_out = widths, self.left_out + given - rows.shape[0]
+            self._add(batch)
+            self.left_out += given - batch.count
         return self
 
-    def _sums_of_usable(self, layers: list[Array]) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-        """Return Σxxᵀ and the norms of every layer of rows of any magnitude."""
-        if not self.unit_norm:
-            return tuple(sum_of_products(x, unit_norm=False)[0] for x in layers), tuple(map(row_norms, layers))
-        norms = tuple(divisors(row_norms(x)) for x in layers)
-        scaled = [x / norm[:, None] for x, norm in zip(layers, norms, strict=True)]
-        return tuple(sum_of_products(x, unit_norm=False)[0] for x in scaled), norms
+    def _sum(self, rows: Array, classes: np.ndarray[Any, Any] | None) -> None:
+        """Sum rows, into an empty statistic."""
+        layout = self.layout
+        with np.errstate(all="ignore"):
+            norms, divisors = layout.norms(rows)
+            safe = bool(have_safe_squares(norms))  # the only time that a device is waited for
+        if not safe or layout.input_layer:
+            rows, classes = self._usable(rows, norms, classes)
+            if not rows.shape[0]:
+                return
+            norms, divisors = layout.norms(rows)
+        whole = self.n_classes == 0
+
+        def blocks(part: slice) -> list[Array]:
+            chunk = rows[part]
+            if whole:  # to the last digit, for the paper's numbers
+                chunk = namespace(chunk).astype(chunk, wide_dtype(chunk), copy=False)
+            return layout.blocks(chunk, norms[part], divisors[part])
+
+        if self._single is None and not whole and not is_remote(rows) and rows.shape[0] >= _CHUNK:
+            first = blocks(slice(0, _CHUNK))
+            self._single = [allows_single(block) for block in first]
+        single = self._single or [False] * len(layout.block_widths)
+
+        def work(part: slice) -> tuple[list[Array], list[Array], Array | None]:
+            with np.errstate(all="ignore"):  # of the thread that computes
+                of_part = blocks(part)
+                products = [product(block, single=one) for block, one in zip(of_part, single, strict=True)]
+                if classes is None:
+                    return products, [], None
+                sums = [sum_of_rows(block) for block in of_part[1:]]
+                return products, sums, sum_by_class(of_part[0], classes[part], self.n_classes)
+
+        parts = [slice(start, start + _CHUNK) for start in range(0, rows.shape[0], _CHUNK)]
+        for products, sums, of_classes in spread(work, parts) if isinstance(rows, np.ndarray) else map(work, parts):
+            self._products = _plus(self._products, products)
+            self._sums = _plus(self._sums, sums)
+            if of_classes is not None:
+                self._class_sums = of_classes if self._class_sums is None else self._class_sums + of_classes
+        self.count = rows.shape[0]
+        self._norms = namespace(norms).sum(norms[:, 0], dtype=wide_dtype(norms))
+        if classes is not None:
+            self._class_counts = np.bincount(classes, minlength=self.n_classes)
+        self.sample = RowSample.of(rows, classes, width=layout.widths[0])
 
     def _usable(
-        self, rows: Array, widths: tuple[int, ...], classes: np.ndarray[Any, Any] | None
+        self, rows: Array, norms: Array, classes: np.ndarray[Any, Any] | None
     ) -> tuple[Array, np.ndarray[Any, Any] | None]:
         """Return the rows that can be added, in float64, and their classes; raise ``ValueError`` for a bad one."""
         check_finite(rows)
-        rows = namespace(rows).astype(rows, wide_dtype(rows))
-        if not self.unit_norm:
-            check_squares(row_norms(rows))
+        if self.input_layer:
+            start, stop = self.layout.spans[-1]
+            check_squares(row_norms(rows[:, start:stop]))
+        if bool(have_safe_squares(norms)):
             return rows, classes
-        norms = [row_norms(layer) for layer in _split(rows, widths)]
-        for norm in norms:
-            check_norms(norm)
-        has_direction = norms[0] > SMALLEST_NORM
-        return rows[has_direction], classes if classes is None else classes[to_numpy(has_direction, bool)]
+        rows = namespace(rows).astype(rows, wide_dtype(rows))
+        norms, _ = self.layout.norms(rows)
+        if not self.unit_norm:
+            check_squares(norms[:, 0])
+            return rows, classes
+        for number in range(norms.shape[1]):
+            check_norms(norms[:, number])
+        has_direction = norms[:, 0] > SMALLEST_NORM
+        if classes is not None:
+            classes = classes[to_numpy(has_direction, bool)]
+        return rows[has_direction], classes
+
+    def _add(self, other: Correlation) -> None:
+        """Add a statistic of other rows to this one."""
+        if self.widths is None:
+            self.widths = other.widths
+            self.input_layer = other.input_layer
+        self.left_out += other.left_out
+        if not other.count:
+            return
+        if self.count == 0:
+            self.sample = other.sample
+        elif self.sample is not None and other.sample is not None:
+            self.sample = self.sample + other.sample
+        self._products = _added(self._products, other._products)
+        self._sums = _added(self._sums, other._sums)
+        self._norms = add(self._norms, _value(other._norms))
+        if other._class_sums is not None:
+            self._class_sums = add(self._class_sums, _value(other._class_sums))
+        self._class_counts = self._class_counts + other._class_counts
+        self._single = other._single
+        self.count += other.count
 
     @property
     def matrix(self) -> np.ndarray[Any, Any]:
-        """Σxxᵀ of the first layer, the embedding, as a float64 NumPy array of shape (M, M)."""
-        return self.layer_matrix(0)
+        """Σxxᵀ of the first block, the embedding, as a float64 NumPy array of shape (M, M)."""
+        return self.block_matrix(0)
 
-    def layer_matrix(self, layer: int) -> np.ndarray[Any, Any]:
-        """Return Σxxᵀ of one layer of the rows as a float64 NumPy array."""
-        if not self._sums:
+    def block_matrix(self, number: int) -> np.ndarray[Any, Any]:
+        """Return Σxxᵀ of one block of the rows as a float64 NumPy array."""
+        if not self._products:
             raise ValueError("the Correlation is empty: call update(rows) with at least one row first")
-        return total(self._sums[layer])
+        return total(self._products[number])
+
+    def block_sum(self, number: int) -> np.ndarray[Any, Any]:
+        """Return Σx of one block of the rows as a float64 NumPy array."""
+        if number == 0:
+            return np.asarray(self.class_sums.sum(axis=0))
+        return total(self._sums[number - 1])
 
     @property
     def class_counts(self) -> np.ndarray[Any, Any]:
@@ -176,9 +250,9 @@ class Correlation:
 
     @property
     def class_sums(self) -> np.ndarray[Any, Any]:
-        """Σx of the rows of each class, shape (C, M), all layers side by side."""
+        """Σx of the embeddings of each class, shape (C, width of the first block)."""
         if self._class_sums is None:
-            return np.zeros((self.n_classes, self.n_features or 0))
+            return np.zeros((self.n_classes, 0 if self.widths is None else self.layout.block_widths[0]))
         return total(self._class_sums)
 
     @property
@@ -191,144 +265,132 @@ class Correlation:
         """The sum of the embeddings' Euclidean norms as they came."""
         return 0.0 if self._norms is None else float(total(self._norms))
 
-    def _with(self, sample: RowSample | None) -> RowSample | None:
-        """Return the sample merged with that of further rows; None if either is of an older file, or there is none."""
-        if self.count == 0:
-            return sample
-        if self.sample is None or sample is None or not (self.sample.by_direction and sample.by_direction):
-            return None
-        return self.sample + sample
+    @property
+    def embeddings_alone(self) -> Correlation:
+        """The statistic of the embeddings, without features of layers."""
+        arrays, info = self.arrays()
+        if self.widths is None or len(self.widths) == 1:
+            return self._copy()
+        info |= {"widths": self.widths[:1], "input_layer": False}
+        if self.count:
+            arrays["sample"] = arrays["sample"][:, : self.widths[0]]
+        return Correlation.from_arrays(arrays, info)
 
     def __add__(self, other: Correlation) -> Correlation:
         """Merge two statistics of disjoint sets of rows into a new one."""
         if not isinstance(other, Correlation):
             return NotImplemented
-        mine, others = self._copy(), other._copy()
-        if mine.unit_norm != others.unit_norm:
+        merged = self._copy()
+        other = other._copy()
+        if merged.unit_norm != other.unit_norm:
             raise ValueError(
                 "one Correlation scales its rows to unit norm and the other does not: they cannot be merged"
             )
-        if mine.n_classes != others.n_classes:
+        if merged.n_classes != other.n_classes:
             raise ValueError(
-                f"cannot merge Correlations of {mine.n_classes} and {others.n_classes} classes: make both with the "
+                f"cannot merge Correlations of {merged.n_classes} and {other.n_classes} classes: make both with the "
                 "same n_classes, and update them with the class of every row"
             )
-        if None not in {mine.widths, others.widths} and mine.widths != others.widths:
-            one, another = (" + ".join(map(str, widths or ())) for widths in (mine.widths, others.widths))
+        if merged.input_layer != other.input_layer and merged.count and other.count:
+            raise ValueError("the last layer of one Correlation is an input (input_layer=True) and the other's is not")
+        if None not in {merged.widths, other.widths} and merged.widths != other.widths:
+            one, another = (" + ".join(map(str, widths or ())) for widths in (merged.widths, other.widths))
             raise ValueError(f"cannot merge Correlations of width {one} and {another}")
-        if not (mine.count and others.count):
-            merged = mine if mine.count else others
-            merged.widths = mine.widths if mine.widths is not None else others.widths
-            merged.left_out = mine.left_out + others.left_out
-            return merged
-        return Correlation.restore(
-            [mine.layer_matrix(i) + others.layer_matrix(i) for i in range(len(mine._sums))],
-            mine.count + others.count,
-            mine.norm_sum + others.norm_sum,
-            unit_norm=mine.unit_norm,
-            sample=mine._with(others.sample),
-            left_out=mine.left_out + others.left_out,
-            classes=(mine.class_counts + others.class_counts, mine.class_sums + others.class_sums),
-        )
+        merged._add(other)
+        return merged
 
     def _copy(self) -> Correlation:
         """Return a statistic of its own, as it is between two updates; they share arrays, which no update changes."""
-        copy = Correlation(self.widths, unit_norm=self.unit_norm, n_classes=self.n_classes)
+        copy = Correlation(
+            self.widths, unit_norm=self.unit_norm, n_classes=self.n_classes, input_layer=self.input_layer
+        )
         with self._lock:
-            copy.widths, copy.count, copy.left_out = self.widths, self.count, self.left_out
-            copy._sums, copy._norms, copy.sample = list(self._sums), self._norms, self.sample
-            copy._class_sums, copy._class_counts = self._class_sums, self._class_counts
+            held = {name: list(value) if type(value) is list else value for name, value in vars(self).items()}
+        copy.__dict__.update(held, _lock=copy._lock)
         return copy
 
     def __eq__(self, other: object) -> bool:
         """Return whether both hold the same numbers, bit for bit."""
         if not isinstance(other, Correlation):
             return NotImplemented
-        mine, others = ((c.widths, c.count, c.left_out, c.unit_norm, c.n_classes, c.norm_sum) for c in (self, other))
-        if mine != others:
+        mine, my_info = self.arrays()
+        others, other_info = other.arrays()
+        if my_info != other_info or mine.keys() != others.keys():
             return False
-        if self.count == 0:
-            return True
-        layers = all(np.array_equal(self.layer_matrix(i), other.layer_matrix(i)) for i in range(len(self._sums)))
-        counts = np.array_equal(self.class_counts, other.class_counts)
-        return layers and counts and np.array_equal(self.class_sums, other.class_sums) and self.sample == other.sample
+        return all(np.array_equal(mine[name], others[name]) for name in mine)
 
     __hash__ = None  # type: ignore[assignment]  # mutable, like the arrays it holds
 
     def __repr__(self) -> str:
         return f"Correlation(n_features={self.n_features}, count={self.count}, unit_norm={self.unit_norm})"
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the statistic to a safetensors file."""
+    def arrays(self) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
+        """Return all that it holds, as arrays and numbers from which :meth:`from_arrays` makes the same statistic."""
         held = self._copy()
         info = {
-            "count": held.count,
-            "norm_sum": held.norm_sum,
-            "unit_norm": held.unit_norm,
-            "left_out": held.left_out,
             "widths": held.widths,
+            "unit_norm": held.unit_norm,
+            "n_classes": held.n_classes,
+            "input_layer": held.input_layer,
+            "count": held.count,
+            "left_out": held.left_out,
+            "norm_sum": held.norm_sum,
         }
-        arrays = {f"sum.{i}": held.layer_matrix(i) for i in range(len(held.widths or (0,)))}
-        if held.n_classes:
-            arrays |= {"class_counts": held.class_counts, "class_sums": held.class_sums}
-        sample = {} if held.sample is None else held.sample.arrays()
-        save_state(path, _KIND, _VERSION, arrays | sample, info)
+        arrays = {}
+        for number in range(len(held._products)):  # noqa: SLF001 - its own copy
+            arrays[f"product.{number}"] = held.block_matrix(number)
+            if number:
+                arrays[f"sum.{number}"] = held.block_sum(number)
+        if held.n_classes and held.count:
+            arrays["class_counts"] = held.class_counts
+            arrays["class_sums"] = held.class_sums
+        if held.sample is not None:
+            arrays |= held.sample.arrays()
+        return arrays, info
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray[Any, Any]], info: dict[str, Any]) -> Correlation:
+        """Return the statistic that :meth:`arrays` was asked of."""
+        statistic = cls(
+            info["widths"],
+            unit_norm=info["unit_norm"],
+            n_classes=info["n_classes"],
+            input_layer=info["input_layer"],
+        )
+        statistic.count = info["count"]
+        statistic.left_out = info["left_out"]
+        if not statistic.count:
+            return statistic
+        blocks = range(len(statistic.layout.block_widths))
+        statistic._norms = (np.float64(info["norm_sum"]), None)
+        statistic._products = [(arrays[f"product.{number}"], None) for number in blocks]
+        statistic._sums = [(arrays[f"sum.{number}"], None) for number in blocks[1:]]
+        if statistic.n_classes:
+            statistic._class_counts = arrays["class_counts"]
+            statistic._class_sums = (arrays["class_sums"], None)
+        statistic.sample = RowSample.from_arrays(arrays)
+        return statistic
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the statistic to a safetensors file."""
+        save_state(path, _KIND, _VERSION, *self.arrays())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Correlation:
         """Read a statistic written by :meth:`save`."""
-        arrays, info = load_state(path, _KIND, _VERSION, digest_since=3)
-        widths = info.get("widths")
-        matrices = [arrays["sum"]] if widths is None else [arrays[f"sum.{i}"] for i in range(len(widths))]
-        return cls.restore(
-            matrices,
-            info["count"],
-            info["norm_sum"],
-            unit_norm=info["unit_norm"],
-            sample=RowSample.from_arrays(arrays),
-            left_out=info.get("left_out", 0),
-            classes=(arrays["class_counts"], arrays["class_sums"]) if "class_sums" in arrays else None,
-        )
-
-    @classmethod
-    def restore(
-        cls,
-        matrices: np.ndarray[Any, Any] | Sequence[np.ndarray[Any, Any] | DeferredMatrix],
-        count: int,
-        norm_sum: float,
-        *,
-        unit_norm: bool = False,
-        sample: RowSample | None = None,
-        left_out: int = 0,
-        classes: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None = None,
-    ) -> Correlation:
-        """Return a statistic made of sums computed elsewhere.
-
-        Without a ``sample`` and ``classes`` it serves every ``embedding_scale`` but "auto".
-
-        Args:
-            matrices: Σxxᵀ (M, M), or one for each layer of the rows.
-            count: the number N of rows.
-            norm_sum: Σ‖x‖ of the embeddings before scaling.
-            unit_norm: whether rows were scaled to norm 1.
-            sample: of those rows.
-            left_out: how many rows were left out.
-            classes: how many rows each class has, (C,), and their Σx, (C, M).
-        """
-        matrices = [matrices] if isinstance(matrices, np.ndarray) else list(matrices)
-        counts, class_sums = (np.zeros(0, dtype=np.int64), None) if classes is None else classes
-        statistic = cls([len(matrix) for matrix in matrices], unit_norm=unit_norm, n_classes=len(counts))
-        statistic.count, statistic._norms = count, (np.float64(norm_sum), None)
-        statistic._sums = [(matrix, None) for matrix in matrices]
-        statistic._class_counts = counts
-        statistic._class_sums = (class_sums, None) if len(counts) else None
-        statistic.sample, statistic.left_out = sample, left_out
-        return statistic
+        return cls.from_arrays(*load_state(path, _KIND, _VERSION))
 
 
-def _split(rows: Array, widths: tuple[int, ...]) -> list[Array]:
-    """Return the layers of rows (n, M), without copying."""
-    if len(widths) == 1:
-        return [rows]
-    ends = list(accumulate(widths))
-    return [rows[:, end - width : end] for end, width in zip(ends, widths, strict=True)]
+def _plus(held: list[Any], parts: list[Array]) -> list[Any]:
+    return parts if not held else [one + part for one, part in zip(held, parts, strict=True)]
+
+
+def _added(held: list[Sum], parts: list[Any]) -> list[Sum]:
+    """Add parts, each a plain sum or a compensated one, to compensated sums."""
+    if not held:
+        held = [None] * len(parts)
+    return [add(one, _value(part)) for one, part in zip(held, parts, strict=True)]
+
+
+def _value(part: Any) -> Array:
+    return total(part) if isinstance(part, tuple) else part

@@ -1,147 +1,295 @@
-"""A detector as arrays and numbers to be stored, and back.
+"""A detector as arrays and numbers to be stored, and back, checked for what scores silently depend on.
 
-Of every layer the eigenvalues and eigenvectors of its scatter are stored, so that a loaded detector scores exactly as
-the one that was saved. Σxxᵀ is put together again from them where rows are added or merged: scores do not need it, and
-it takes longer than all else about loading. Files of the first version have the eigenvectors of Σxxᵀ itself.
+What is stored is what regrets are computed from, in the precision in which they are: no training rows, and no sums that
+more rows could be added to.
 """
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnml.backend.deferred import DeferredMatrix
-from pnml.core.correlation import Correlation
-from pnml.core.depth import Geometry
-from pnml.core.sample import RowSample
-from pnml.core.scatter import Scatter
-from pnml.core.subspace import Subspace, recompose
-from pnml.core.threshold_state import threshold_from_state, threshold_to_state
+from pnml.core.geometry import BlockGeometry, EmbeddingGeometry, Geometry
+from pnml.core.last_layer import head_digest
+from pnml.core.layout import Layout
+from pnml.core.model import ScoringModel
+from pnml.core.profile import Profile
+from pnml.core.sample import KEYS, SIZE, RowSample
+from pnml.core.scaling import EMBEDDING_SCALES
+from pnml.core.scorer import Scorer
+from pnml.core.state_checks import are_texts, check_arrays, check_info, is_count, is_number, is_text, length_of
+from pnml.core.subspace import Subspace
+from pnml.core.threshold_state import (
+    check_threshold_arrays,
+    check_threshold_info,
+    expected_threshold_arrays,
+    threshold_from_state,
+    threshold_to_state,
+)
 
 if TYPE_CHECKING:
     from pnml.core.calibration import Threshold
-    from pnml.core.detector import Detector
+    from pnml.core.detector import Detector, Task
+    from pnml.core.scaling import EmbeddingScale
+    from pnml.core.state_checks import Arrays, Rules, Shape
 
-KIND, VERSION = "pnml.detector", 4
-DIGEST_SINCE = 3
-"""The first version all of whose files hold a digest of their content."""
+KIND = "pnml.detector"
+VERSION = 5
 
-Arrays = dict[str, np.ndarray[Any, Any]]
-SCATTER = ("eigenvalues", "eigenvectors", "left_out")
-BACKGROUND = "background"
-"""Names of the arrays of a layer, which end in its number, or in "background"."""
+_PROBES = 4  # random directions, which any basis that is not orthonormal distorts
+_PRECISION = 1e-8  # of eigenvectors; decompositions reach 1e-12
 
 
-class State(NamedTuple):
-    """What a stored detector is made of, but for its last layer."""
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """What a stored detector is made of; its attributes are described at :class:`~pnml.Detector`."""
 
-    correlation: Correlation
-    geometry: Geometry | None
-    subspace: Subspace | None
+    scorer: Scorer
+    embedding_scale: EmbeddingScale
+    task: Task
+    count: int
+    left_out: int
+    norm_sum: float
+    spectrum: np.ndarray[Any, Any]
+    sample: RowSample | None
     layer_names: tuple[str, ...]
-    scales: tuple[float, float, float] | None
     threshold: Threshold | None
     preparation: dict[str, Any] | None
+    model_fingerprint: dict[str, str]
+    head_notes: tuple[str, ...]
+    reading: dict[str, Any] | None
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """The widths of the layers of a row."""
+        return self.scorer.model.layout.widths
 
 
 def to_state(detector: Detector) -> tuple[Arrays, dict[str, Any]]:
     """Return the arrays of a fitted detector, and what else there is to store."""
-    correlation, geometry, threshold = detector.correlation, detector.geometry, detector.threshold
-    arrays: Arrays = {"weight": detector.weight, "bias": detector.bias}
+    scorer = detector.scorer
+    model = scorer.model
+    arrays: Arrays = {"weight": _exact(detector.weight), "bias": _exact(detector.bias)}
+    if model.geometry is None:
+        arrays |= {"eigenvalues": detector.subspace.eigenvalues, "eigenvectors": detector.subspace.eigenvectors}
+    else:
+        parts = _parts(model.geometry)
+        arrays |= {name: _exact(values) if scorer.single else values for name, values in parts.items()}
+        arrays["spectrum"] = detector.spectrum
     info: dict[str, Any] = {
-        "count": correlation.count,
-        "left_out": correlation.left_out,
-        "norm_sum": correlation.norm_sum,
+        "count": detector.count,
+        "left_out": detector.left_out,
+        "norm_sum": detector.mean_norm * detector.count,
         "embedding_scale": detector.embedding_scale,
-        "embedding_length": detector.embedding_length,
-        "bias_scale": detector.bias_scale,
-        "label_noise": detector.label_noise,
+        "input_layer": detector.input_layer,
+        "widths": model.layout.widths,
+        "length": model.length,
+        "bias_scale": model.bias_scale,
+        "label_noise": model.label_noise,
+        "single": scorer.single,
         "head_digest": detector.head_digest,
         "layer_names": detector.layer_names,
         "model_fingerprint": detector.model_fingerprint,
         "head_notes": detector.head_notes,
+        "preparation": detector.preparation,
+        "reading": detector.reading,
         "task": detector.task,
+        "numbers": None if model.geometry is None else _numbers(model.geometry),
         "threshold": None,
     }
-    if detector.preparation is not None:
-        info["preparation"] = detector.preparation
-    if detector.reading is not None:
-        info["reading"] = detector.reading
-    if geometry is None:
-        arrays |= {"eigenvalues": detector.subspace.eigenvalues, "eigenvectors": detector.subspace.eigenvectors}
-    else:
-        arrays |= {"class_counts": correlation.class_counts, "class_sums": correlation.class_sums}
-        for key, scatter in _named(geometry):
-            arrays |= {f"eigenvalues.{key}": scatter.eigenvalues, f"eigenvectors.{key}": scatter.eigenvectors}
-            arrays[f"left_out.{key}"] = scatter.typical
-        info["ridges"] = {key: scatter.ridge for key, scatter in _named(geometry)}
-    if correlation.sample is not None:
-        arrays |= correlation.sample.arrays()
-    if threshold is not None:
-        threshold_arrays, info["threshold"] = threshold_to_state(threshold)
-        arrays |= threshold_arrays
+    sample = detector._sample  # noqa: SLF001 - its own state
+    if sample is not None:
+        arrays[KEYS] = sample.arrays()[KEYS]
+    if detector.threshold is not None:
+        of_threshold, info["threshold"] = threshold_to_state(detector.threshold)
+        arrays |= of_threshold
+    _check(arrays, info)
     return arrays, info
 
 
-def from_state(arrays: Arrays, info: dict[str, Any]) -> State:
-    """Return what :func:`to_state` was given."""
-    geometry, subspace, classes = None, None, None
-    if "ridges" in info:
-        classes = arrays["class_counts"], arrays["class_sums"]
-        geometry = _restored(arrays, info["ridges"])
-        matrices = [
-            DeferredMatrix(len(scatter.eigenvalues), partial(scatter.correlation, *parts))
-            for scatter, parts in zip(geometry.scatters, _split(geometry, classes), strict=True)
-        ]
+def from_state(arrays: Arrays, info: dict[str, Any]) -> Loaded:
+    """Return what :func:`to_state` was given; raise ``ValueError`` for the first thing that no detector has."""
+    _check(arrays, info)
+    weight = arrays["weight"].astype(np.float64)
+    bias = arrays["bias"].astype(np.float64)
+    scale = info["embedding_scale"]
+    is_auto = scale == "auto"
+    layout = Layout(tuple(info["widths"]), scale != "natural", whole=not is_auto, input_layer=info["input_layer"])
+    subspace = None
+    geometry = None
+    if is_auto:
+        geometry = _geometry(arrays, info["numbers"], len(layout.block_widths) - 1)
     else:
         subspace = Subspace(arrays["eigenvalues"], arrays["eigenvectors"], info["count"])
-        basis = subspace.eigenvalues, subspace.eigenvectors
-        matrices = [DeferredMatrix(subspace.n_features, partial(recompose, *basis))]
-    correlation = Correlation.restore(
-        matrices,
-        info["count"],
-        info["norm_sum"],
-        unit_norm=info["embedding_scale"] != "natural",
-        sample=RowSample.from_arrays(arrays),
-        left_out=info.get("left_out", 0),
-        classes=classes,
+    model = ScoringModel(
+        weight, bias, layout, subspace, geometry, info["length"], info["bias_scale"], info["label_noise"]
     )
-    scales = None
-    if "embedding_length" in info:
-        scales = info["embedding_length"], info.get("bias_scale", 1.0), info.get("label_noise", 0.0)
+    sample = None
+    if KEYS in arrays:
+        sample = RowSample(arrays[KEYS], np.empty((len(arrays[KEYS]), 0), dtype=np.float32))
     threshold = None if info["threshold"] is None else threshold_from_state(arrays, info["threshold"])
-    names, preparation = tuple(info.get("layer_names", ())), info.get("preparation")
-    return State(correlation, geometry, subspace, names, scales, threshold, preparation)
+    return Loaded(
+        scorer=Scorer(model, single=info["single"]),
+        embedding_scale=scale,
+        task=info["task"],
+        count=info["count"],
+        left_out=info["left_out"],
+        norm_sum=info["norm_sum"],
+        spectrum=arrays["spectrum"] if subspace is None else subspace.spectrum,
+        sample=sample,
+        layer_names=tuple(info["layer_names"]),
+        threshold=threshold,
+        preparation=info["preparation"],
+        model_fingerprint=info["model_fingerprint"],
+        head_notes=tuple(info["head_notes"]),
+        reading=info["reading"],
+    )
 
 
-def _named(geometry: Geometry) -> list[tuple[str, Scatter]]:
-    return [
-        *((str(number), scatter) for number, scatter in enumerate(geometry.scatters)),
-        (BACKGROUND, geometry.background),
-    ]
+def _exact(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return an array in float32 where that loses nothing, as for the weights of most networks."""
+    with np.errstate(over="ignore"):
+        single = values.astype(np.float32)
+    return single if np.array_equal(single, values) else values
 
 
-def _restored(arrays: Arrays, ridges: dict[str, float]) -> Geometry:
-    counts, sums = arrays["class_counts"], arrays["class_sums"]
-    scatters, end = [], 0
-    for number in range(len(ridges) - 1):
-        start, end = end, end + len(arrays[f"eigenvalues.{number}"])
-        scatters.append(_scatter(arrays, str(number), counts, sums[:, start:end], ridges))
-    width = len(arrays[f"eigenvalues.{BACKGROUND}"])
-    overall = sums[:, :width].sum(axis=0)[None]
-    return Geometry(tuple(scatters), _scatter(arrays, BACKGROUND, counts.sum()[None], overall, ridges))
+def _parts(geometry: Geometry) -> Arrays:
+    """Return the arrays of a geometry."""
+    embedding = geometry.embedding
+    arrays = {f"embedding.{name}": getattr(embedding, name) for name in _EMBEDDING}
+    for number, block in enumerate(geometry.blocks):
+        arrays |= {f"mean.{number}": block.mean, f"whitening.{number}": block.whitening}
+    arrays |= dict(zip(_PROFILE, geometry.profile.arrays, strict=True))
+    return arrays
 
 
-def _scatter(
-    arrays: Arrays, key: str, counts: np.ndarray[Any, Any], sums: np.ndarray[Any, Any], ridges: dict[str, float]
-) -> Scatter:
-    eigenvalues, eigenvectors, typical = (arrays[f"{name}.{key}"] for name in SCATTER)
-    return Scatter.restore(counts, sums, eigenvalues, eigenvectors, ridge=ridges[key], typical=typical)
+def _numbers(geometry: Geometry) -> dict[str, float]:
+    """Return the numbers of a geometry."""
+    profile = geometry.profile
+    numbers = {name: float(getattr(profile, name)) for name in ("smallest", "limit", "reach")}
+    return numbers | {"row_share": geometry.embedding.row_share, "typical": geometry.embedding.typical}
 
 
-def _split(geometry: Geometry, classes: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]) -> list[tuple[Any, Any]]:
-    counts, sums = classes
-    ends = np.cumsum([scatter.means.shape[1] for scatter in geometry.scatters])
-    return [(counts, part) for part in np.split(sums, ends[:-1], axis=1)]
+_EMBEDDING = ("mean", "whitening", "background", "centres", "row_shares")
+_PROFILE = ("profile.centre", "profile.spread", "profile.mixing", "profile.push")
+
+
+def _geometry(arrays: Arrays, numbers: dict[str, float], blocks: int) -> Geometry:
+    wide = {name: values.astype(np.float64) for name, values in arrays.items() if values.dtype == np.float32}
+    arrays = arrays | wide
+    embedding = EmbeddingGeometry(
+        **{name: arrays[f"embedding.{name}"] for name in _EMBEDDING},
+        row_share=numbers["row_share"],
+        typical=numbers["typical"],
+    )
+    centre, spread, mixing, push = (arrays[name] for name in _PROFILE)
+    profile = Profile(numbers["smallest"], centre, spread, mixing, push, numbers["limit"], numbers["reach"])
+    others = (BlockGeometry(arrays[f"mean.{n}"], arrays[f"whitening.{n}"]) for n in range(blocks))
+    return Geometry(embedding, tuple(others), profile)
+
+
+def _check(arrays: Arrays, info: dict[str, Any]) -> None:
+    """Raise ``ValueError`` for the first thing in which a stored detector is not one that can be used."""
+    check_info(info, _RULES, {*_RULES}, closed=True)
+    threshold = info["threshold"]
+    if threshold is not None:
+        check_threshold_info(threshold)
+    check_arrays(arrays, _expected(arrays, info))
+    if info["head_digest"] != head_digest(arrays["weight"], arrays["bias"]):
+        raise ValueError("weight and bias are not those of the last layer that was fitted (head_digest)")
+    if len(info["layer_names"]) != len(info["widths"]) - 1:
+        raise ValueError(f"{len(info['layer_names'])} layers are named and {len(info['widths']) - 1} stored")
+    if "eigenvectors" in arrays:
+        _check_basis(arrays["eigenvalues"], arrays["eigenvectors"])
+    keys = arrays.get(KEYS, np.zeros(0, dtype=np.int64))
+    if len(keys) > min(SIZE, info["count"]) or (keys[1:] < keys[:-1]).any():
+        raise ValueError(f"it holds {len(keys)} keys of {info['count']} rows, or not in their order")
+    if threshold is not None:
+        check_threshold_arrays(arrays, threshold)
+        if threshold.get("n_classes", 0) not in {0, len(arrays["weight"])}:
+            raise ValueError(f"the threshold is of {threshold['n_classes']} classes, expected {len(arrays['weight'])}")
+
+
+def _expected(arrays: Arrays, info: dict[str, Any]) -> dict[str, tuple[str, Shape]]:
+    """Return the dtype and the shape that each array must have."""
+    classes = length_of(arrays, "weight", 2)
+    width = length_of(arrays, "weight", 2, axis=1)
+    if info["widths"][0] != width:
+        raise ValueError(f"the embedding is {info['widths'][0]} wide, and the last layer takes {width} features")
+    shapes: dict[str, Shape] = {"weight": (classes, width), "bias": (classes,)}
+    if info["embedding_scale"] == "auto":
+        first, *others = Layout(tuple(info["widths"]), input_layer=info["input_layer"]).block_widths
+        shapes |= {"embedding.mean": (first,), "embedding.whitening": (first, first), "embedding.background": (first,)}
+        shapes |= {"embedding.centres": (classes, first), "embedding.row_shares": (classes,), "spectrum": (first,)}
+        for number, size in enumerate(others):
+            shapes |= {f"mean.{number}": (size,), f"whitening.{number}": (size, size)}
+        blocks = 1 + len(others)
+        shapes |= dict(zip(_PROFILE, ((blocks,), (blocks,), (blocks, blocks), (blocks,)), strict=True))
+        if info["numbers"] is None:
+            raise ValueError("the entry 'numbers' is missing")
+    else:
+        shapes |= {"eigenvalues": (width,), "eigenvectors": (width, width)}
+    expected = {name: (_float_of(arrays, name), shape) for name, shape in shapes.items()}
+    if KEYS in arrays:
+        expected[KEYS] = "int64", (length_of(arrays, KEYS, 1),)
+    if info["threshold"] is not None:
+        expected |= expected_threshold_arrays(arrays, info["threshold"])
+    return expected
+
+
+def _float_of(arrays: Arrays, name: str) -> str:
+    """Return float32 for an array that has it, where both floats are allowed, and float64 for any other."""
+    return "float32" if name in arrays and arrays[name].dtype == np.float32 else "float64"
+
+
+def _check_basis(eigenvalues: np.ndarray[Any, Any], eigenvectors: np.ndarray[Any, Any]) -> None:
+    """Check that eigenvalues descend to no less than 0, and that eigenvectors are orthonormal."""
+    if (np.diff(eigenvalues) > 0).any() or (eigenvalues < 0).any():
+        raise ValueError("the eigenvalues are not in descending order, or below 0")
+    probes = np.random.default_rng(0).normal(size=(len(eigenvectors), _PROBES))
+    with np.errstate(all="ignore"):
+        off = np.linalg.norm(eigenvectors.T @ (eigenvectors @ probes) - probes) / np.linalg.norm(probes)
+    if not off <= _PRECISION:
+        raise ValueError(f"the array 'eigenvectors' is not orthonormal: it is off by {off:.1g}")
+
+
+def _are_widths(value: Any) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and all(is_count(one) and one > 0 for one in value)
+
+
+def _are_numbers(value: Any) -> bool:
+    names = {"smallest", "limit", "reach", "row_share", "typical"}
+    return value is None or (isinstance(value, dict) and {*value} == names and all(map(is_number, value.values())))
+
+
+def _is_mapping(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _is_optional_mapping(value: Any) -> bool:
+    return value is None or isinstance(value, dict)
+
+
+_RULES: Rules = {
+    "count": (lambda value: is_count(value) and value > 0, "a whole number above 0"),
+    "left_out": (is_count, "a whole number, not negative"),
+    "norm_sum": (lambda value: is_number(value) and value >= 0, "a number, not negative"),
+    "embedding_scale": (lambda value: value in EMBEDDING_SCALES, f"one of {', '.join(EMBEDDING_SCALES)}"),
+    "input_layer": (lambda value: isinstance(value, bool), "true or false"),
+    "widths": (_are_widths, "a list of whole numbers above 0"),
+    "length": (lambda value: is_number(value) and value > 0, "a number above 0"),
+    "bias_scale": (is_number, "a number"),
+    "label_noise": (lambda value: is_number(value) and 0 <= value < 1, "a number from 0 to below 1"),
+    "single": (lambda value: isinstance(value, bool), "true or false"),
+    "head_digest": (is_text, "text"),
+    "layer_names": (are_texts, "a list of names"),
+    "model_fingerprint": (_is_mapping, "names with values"),
+    "head_notes": (are_texts, "a list of texts"),
+    "preparation": (_is_optional_mapping, "names with values"),
+    "reading": (_is_optional_mapping, "names with values"),
+    "task": (lambda value: value in ("multiclass", "multilabel"), "multiclass or multilabel"),
+    "numbers": (_are_numbers, "the numbers of a geometry"),
+    "threshold": (_is_optional_mapping, "names with values"),
+}

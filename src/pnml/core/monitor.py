@@ -96,7 +96,7 @@ class Monitor:
                 stacklevel=2,
             )
         self.threshold, self.alpha, self.seed = threshold, float(alpha), int(seed)
-        self.layer_names: tuple[str, ...] = tuple(getattr(detector, "layer_names", ()))
+        self.layer_names: tuple[str, ...] = tuple(getattr(detector, "watched_names", ()))
         self.log_evidence, self.log_peak, self.alarm_at, self.since = 0.0, 0.0, None, None
         self.tables: tuple[str, ...] = ()
         self.history = History(threshold.n_classes, 1 + len(self.layer_names))
@@ -178,9 +178,7 @@ class Monitor:
     def load(cls, path: str | os.PathLike[str]) -> Monitor:
         """Read a monitor written by :meth:`save`."""
         with naming_file(path):
-            arrays, info = load_state(
-                path, monitor_state.KIND, monitor_state.VERSION, digest_since=monitor_state.VERSION
-            )
+            arrays, info = load_state(path, monitor_state.KIND, monitor_state.VERSION)
         try:
             state = monitor_state.from_state(arrays, info)
         except ValueError as error:

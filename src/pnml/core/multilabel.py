@@ -16,23 +16,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnml.backend.arrays import Array, DeviceConstants, namespace, to_numpy
-from pnml.backend.rows import by_chunk, divisors, row_norms, wide_dtype
+from pnml.backend.arrays import Array, namespace, to_numpy
+from pnml.backend.rows import wide_dtype
 from pnml.core import theorem
 from pnml.core.detector import Detector
 from pnml.core.result import Part, Result, taken, warn_of_no_threshold
 from pnml.core.rows import checked_logits
-from pnml.core.scaling import LABEL_NOISE, balanced_label_scales
-from pnml.core.scorer import compute_terms
+from pnml.core.scaling import Scales, balanced_label_scales
+from pnml.core.scorer import Chunk, compute_terms
 from pnml.core.theorem import log_softmax
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from pnml.core.batch import Batch
     from pnml.core.calibration import Threshold
-    from pnml.core.calibration_scores import CalibrationScores
     from pnml.core.model import ScoringModel
+    from pnml.core.scorer import Terms
+
+_CHUNK = 4096  # rows
 
 
 class MultiLabelResult(Result):
@@ -40,15 +42,15 @@ class MultiLabelResult(Result):
 
     Args:
         detector: which found it.
-        batch: of the embeddings.
+        batch: of the embeddings, with logits of "no label" before those of the labels, where the model gave them.
         regrets: of every label, shape (n, labels).
-        logits: of every label, where the model gave them.
     """
 
-    def __init__(self, detector: MultiLabelDetector, batch: Batch, regrets: Array, logits: Array | None = None) -> None:
+    def __init__(self, detector: MultiLabelDetector, batch: Batch, regrets: Array) -> None:
         largest = namespace(regrets).max(regrets, axis=-1)
-        super().__init__(batch, largest, detector.exact_scorer, detector.threshold, logits)
-        self._detector, self._regrets = detector, regrets
+        super().__init__(batch, largest, detector.scorer, detector.threshold)
+        self._detector = detector
+        self._regrets = regrets
 
     @cached_property
     def score(self) -> Array:
@@ -63,9 +65,8 @@ class MultiLabelResult(Result):
     @cached_property
     def logits(self) -> Array:
         """The model's logits, shape (n, labels)."""
-        if self._given_logits is not None:
-            return self._given_logits
-        return self._convert(self._scorer.logits(self._batch.unchanged_rows()))[:, 1:]
+        logits: Array = super().logits
+        return logits[:, 1:]
 
     @cached_property
     def prediction(self) -> Array:
@@ -91,7 +92,8 @@ class MultiLabelResult(Result):
     @cached_property
     def pnml_probabilities(self) -> Array:
         """The pNML probability of each label, of the scaled embeddings, shape (n, labels)."""
-        return self._convert(self._detector.label_terms(self._batch.unchanged_rows(), self._batch.eps)[1])
+        self._batch.unchanged_rows()
+        return self._convert(self._detector.label_terms(self._batch)[1])
 
     def to_table(self) -> dict[str, np.ndarray[Any, Any]]:
         """Return one NumPy column per quantity: of every label its regret and probability, of the sample its score."""
@@ -144,91 +146,51 @@ class MultiLabelDetector(Detector):
         if self.weight[0].any() or self.bias[0]:
             raise ValueError("the first row of the weight and of the bias must be 0: they are of no label")
 
-    @property
-    def _all_scales(self) -> tuple[float, float, float]:
-        if self._scales is None and self.embedding_scale == "auto" and self.correlation.count:
-            self._scales = *balanced_label_scales(self.correlation, self.weight[1:], self.bias[1:]), LABEL_NOISE
-        return super()._all_scales
+    def _balanced_scales(self) -> Scales:
+        return balanced_label_scales(self.correlation, self.weight[1:], self.bias[1:])
 
-    def __call__(
-        self, embeddings: Array, *, features: Sequence[Array] | None = None, logits: Array | None = None
-    ) -> MultiLabelResult:
-        """Return labels, probabilities, the regret of every label and, once calibrated, p-values and decisions.
+    def _checked_logits(self, logits: Array | None, rows: Array) -> Array | None:
+        """Return logits of labels (n, labels) with that of no label before them, which is 0."""
+        if logits is None:
+            return None
+        labels: Array = checked_logits(logits, rows.shape[0], self.n_classes - 1)
+        xp = namespace(labels)
+        return xp.concat([xp.zeros_like(labels[:, :1]), labels], axis=1)
 
-        Args:
-            embeddings: of any array library, shape (n, M).
-            features: of earlier layers, if the detector was fitted with them.
-            logits: the model's own logits of its labels, shape (n, labels), where they are known.
-        """
-        return self._result_of_labels(self._check_batch(embeddings, features), logits)
+    def _result(self, batch: Batch) -> MultiLabelResult:
+        return MultiLabelResult(self, batch, batch.finish(self.label_terms(batch)[0]))
 
-    def of_rows(self, rows: Array, logits: Array) -> MultiLabelResult:
-        """Return what a call returns, given embeddings and features side by side, (n, M of all layers), and logits."""
-        return self._result_of_labels(self._batch_of_rows(rows), logits)
-
-    def _result_of_labels(self, batch: Batch, logits: Array | None) -> MultiLabelResult:
-        regrets = batch.finish(self.label_terms(batch.rows, batch.eps)[0])
-        return MultiLabelResult(self, batch, regrets, checked_logits(logits, *regrets.shape))
-
-    def calibration_scores(
-        self,
-        embeddings: Array,
-        *,
-        features: Sequence[Array] | None = None,
-        logits: Array | None = None,
-        leave_one_out: bool = False,
-    ) -> CalibrationScores:
-        """Return what a threshold is set from; the class of a sample is its strongest label, or that of no label.
-
-        Args:
-            embeddings: as for :meth:`calibrate`.
-            features: as for :meth:`calibrate`.
-            logits: not needed.
-            leave_one_out: as for :meth:`calibrate`.
-        """
-        del logits
-        return super().calibration_scores(embeddings, features=features, leave_one_out=leave_one_out)
-
-    def label_terms(self, rows: Array, eps: float, *, as_if_unseen: bool = False) -> tuple[Array, Array]:
+    def label_terms(self, batch: Batch, *, as_if_unseen: bool = False) -> tuple[Array, Array]:
         """Return the regret and the pNML probability of every label, both of shape (n, labels)."""
-        model, dtype = self.model, wide_dtype(rows)
-        weight, bias = self.scaled_head
-        constants = *DeviceConstants(weight[1:].T, bias[1:]).to(rows, dtype), *model.constants.to(rows, dtype)
-        found: tuple[Array, Array] = by_chunk(
-            _terms_chunk, rows, dtype, constants, model, eps, as_if_unseen, width=model.row_width + 4 * len(bias)
-        )
-        return found
+        model = self.model
+        rows = batch.rows
+        logits = batch.logits
+        xp = namespace(rows)
+        dtype = wide_dtype(rows)
+        constants = model.constants(rows, dtype)
 
-    def _score_rows(self, rows: Array, eps: float) -> Array:
-        return self._largest(rows, eps, as_if_unseen=False)
+        def work(start: int) -> tuple[Array, Array]:
+            x = xp.astype(rows[start : start + _CHUNK], dtype)
+            z = None if logits is None else xp.astype(logits[start : start + _CHUNK], dtype)
+            with np.errstate(all="ignore"):
+                terms = compute_terms(model, constants, Chunk(x, z, batch.eps, as_if_unseen))
+                return _of_labels(model, terms)
 
-    def _score_left_out(self, rows: Array, eps: float) -> Array:
-        return self._largest(rows, eps, as_if_unseen=True)
+        found = [work(start) for start in range(0, max(1, rows.shape[0]), _CHUNK)]
+        return xp.concat([regrets for regrets, _ in found]), xp.concat([q for _, q in found])
 
-    def _largest(self, rows: Array, eps: float, *, as_if_unseen: bool) -> Array:
-        regrets, _ = self.label_terms(rows, eps, as_if_unseen=as_if_unseen)
-        return namespace(rows).max(regrets, axis=-1)
+    def _regret(self, batch: Batch, *, leave_one_out: bool = False) -> Array:
+        regrets, _ = self.label_terms(batch, as_if_unseen=leave_one_out)
+        return namespace(regrets).max(regrets, axis=-1)
 
 
-def _terms_chunk(
-    x: Array,
-    constants: tuple[Array, ...],
-    model: ScoringModel,
-    eps: float,
-    as_if_unseen: bool,  # noqa: FBT001
-) -> tuple[Array, Array]:
+def _of_labels(model: ScoringModel, terms: Terms) -> tuple[Array, Array]:
     """Return the regrets of labels and their pNML probabilities, (n, labels) each."""
-    weight, bias, *others = constants
-    xp = namespace(x)
-    terms = compute_terms(x, tuple(others), model, eps, as_if_unseen=as_if_unseen)
-    embeddings = x[:, : model.n_features]
-    if model.unit_norm:
-        embeddings = embeddings / divisors(row_norms(embeddings))[:, None]
-    z = embeddings @ weight + bias
-    log_p = log_softmax(xp.stack([xp.zeros_like(z), z], axis=-1))
-    if model.label_noise:
-        log_p = xp.log((1 - model.label_noise) * xp.exp(log_p) + model.label_noise / 2)
-    t = terms.xtg[:, :, None]
+    xp = namespace(terms.logits)
+    z = terms.logits[:, 1:] - terms.logits[:, :1]  # of the label, and of no label
+    log_p = theorem.noisy_log_softmax(xp.stack([xp.zeros_like(z), z], axis=-1), model.label_noise)
+    t = terms.xtg[:, None, None]
     regrets = theorem.regrets(log_p, t)
-    regrets = xp.where(terms.undirected[:, None], xp.full_like(regrets, float(np.log(2))), regrets)
+    if terms.undirected is not None:
+        regrets = xp.where(terms.undirected[:, None], xp.full_like(regrets, float(np.log(2))), regrets)
     return regrets, theorem.predictives(log_p, t)[..., 1]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pnml.backend.arrays import Array
     from pnml.core.batch import Batch
-    from pnml.core.scorer import Float64Scorer
+    from pnml.core.scorer import Scorer
 
 _OF_LAYERS = ("leverage_by_layer", "strangest_layer")
 _FIELDS = ("logits", "prediction", "probabilities", "pnml_probabilities", "xtg", *_OF_LAYERS, "regret")
@@ -48,16 +48,12 @@ class Result:
     [2, 1, array([nan])]
     """
 
-    def __init__(
-        self,
-        batch: Batch,
-        regret: Array,
-        scorer: Float64Scorer,
-        threshold: Threshold | None = None,
-        logits: Array | None = None,
-    ) -> None:
-        self._batch, self._regret, self._scorer, self._threshold = batch, regret, scorer, threshold
-        self._given_logits = logits
+    def __init__(self, batch: Batch, regret: Array, scorer: Scorer, threshold: Threshold | None = None) -> None:
+        batch.remember()
+        self._batch = batch
+        self._regret = regret
+        self._scorer = scorer
+        self._threshold = threshold
 
     @cached_property
     def regret(self) -> Array:
@@ -67,11 +63,9 @@ class Result:
     @cached_property
     def logits(self) -> Array:
         """The model's logits, shape (n, C)."""
-        return (
-            self._convert(self._scorer.logits(self._batch.unchanged_rows()))
-            if self._given_logits is None
-            else self._given_logits
-        )
+        if self._batch.given is not None:
+            return self._batch.given
+        return self._convert(self._scorer.logits(self._batch.unchanged_rows()))
 
     @cached_property
     def prediction(self) -> Array:
@@ -89,8 +83,8 @@ class Result:
     @cached_property
     def _relative_logits(self) -> Array:
         """The logits as they were given, or less the largest of each sample: what classes share must not be rounded."""
-        if self._given_logits is not None:
-            return self._given_logits
+        if self._batch.given is not None:
+            return self._batch.given
         z = self._scorer.logits(self._batch.unchanged_rows())
         with np.errstate(invalid="ignore"):
             z -= namespace(z).max(z, axis=-1, keepdims=True)
@@ -99,29 +93,32 @@ class Result:
     @cached_property
     def pnml_probabilities(self) -> Array:
         """The pNML probabilities q of the scaled embeddings, shape (n, C)."""
-        return self._convert(self._scorer.predictive(self._batch.unchanged_rows(), self._batch.eps))
+        return self._of_scorer(self._scorer.predictive)
 
     @cached_property
     def xtg(self) -> Array:
         """xᵀg in [0, 1], how little the training set says about the sample's direction, shape (n,)."""
-        return self._convert(self._scorer.xtg(self._batch.unchanged_rows(), self._batch.eps))
+        return self._of_scorer(self._scorer.xtg)
 
     @cached_property
     def leverage_by_layer(self) -> Array:
-        """The shares of the embedding and of every earlier layer in the leverage h, shape (n, 1 + layers).
+        """The shares of the embedding, every earlier layer and the lengths in the leverage h, shape (n, blocks).
 
-        They sum to h, and xᵀg = h / (1 + h). A layer in which the sample is like the training set has a share of 0.
+        They sum to h, and xᵀg = h / (1 + h). A block in which the sample is like the training set has a share of 0.
+        ``Detector.block_names`` has the names of the columns.
         """
-        return self._convert(self._scorer.shares(self._batch.unchanged_rows(), self._batch.eps))
+        return self._of_scorer(self._scorer.shares)
 
     @cached_property
     def strangest_layer(self) -> Array:
         """The layer in which the sample is strangest, shape (n,): 0 is the embedding, l the l-th earlier layer.
 
+        The number after the last layer stands for the lengths of all: no direction is strange, but their sizes are.
+
         It is the one whose leverage is farthest above that of training rows, in standard deviations of its logarithm.
         The largest share does not say this: the embedding has one in the leverage of every sample.
         """
-        return self._batch.convert(self._scorer.strangest(self._batch.unchanged_rows(), self._batch.eps))
+        return self._batch.convert(self._scorer.strangest(self._batch.unchanged_rows(), self._batch.logits))
 
     @cached_property
     def p_value(self) -> Array | None:
@@ -223,6 +220,10 @@ class Result:
     def _part(self, choose: Callable[[Array], Array]) -> Part:
         """Return a result whose fields are made of those of this one."""
         return Part(self, choose)
+
+    def _of_scorer(self, function: Callable[[Array, Array | None], Array]) -> Array:
+        """Return what the scorer computes of the batch, if it is still there."""
+        return self._convert(function(self._batch.unchanged_rows(), self._batch.logits))
 
     def _convert(self, values: Array) -> Array:
         return self._batch.convert(self._batch.finish(values))

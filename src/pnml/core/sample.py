@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import array_api_compat as compat
 import numpy as np
 
-from pnml.backend.arrays import Array, DeviceConstants, like, namespace, to_compute, to_numpy
-from pnml.backend.rows import by_chunk, row_norms
+from pnml.backend.arrays import Array, DeviceConstants, like, namespace, to_compute, to_numpy, working_dtype
+from pnml.backend.rows import by_chunk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,14 +27,10 @@ if TYPE_CHECKING:
 SIZE = 1024
 """How many rows are kept: enough to know a mean to about 4 % of the spread around it."""
 
-NO_SAMPLE = (
-    'embedding_scale="auto" needs a sample of the training rows, and this Correlation has none: it was restored '
-    'without one, or merged with that of an older file. Fit on the rows again, or take embedding_scale="paper"'
-)
-KEYS, OLDER_KEYS = "sample_direction_keys", "sample_keys"
-"""Names of the stored keys: of directions and values, or of values alone."""
+KEYS = "sample_keys"
+"""The name of the stored keys."""
 
-_COLUMNS = 64  # that the hash reads, evenly spaced, unless most of them are zero
+_COLUMNS = 32  # that the hash reads, evenly spaced, unless most of them are zero
 _MIX = (-0x61C8864680B583EB, -0x4B47D0C5A1A6BCD5)
 _PROJECTIONS = 8  # of a direction
 _CELLS = 1 << 14  # per unit of a projection: the rounding of float32 moves one row in 300 into another cell
@@ -58,14 +54,12 @@ class Recognised(NamedTuple):
 
 
 class RowSample:
-    """At most ``SIZE`` rows, scaled to norm 1, in the order of their keys.
+    """At most ``SIZE`` rows as they came, in the order of their keys.
 
     Args:
         keys: shape (k,), int64, ascending.
-        rows: shape (k, M), float32.
+        rows: shape (k, M), in float32, or in float64 if they came so.
         classes: of the rows, shape (k,), int64; None where they are not known.
-        by_direction: False for a sample of an older file, whose keys are of values alone. It recognises rows, and does
-            not add up with others.
 
     >>> rows = np.random.default_rng(0).normal(size=(5000, 3))
     >>> whole = RowSample.of(rows)
@@ -74,13 +68,10 @@ class RowSample:
     (1024, True)
     """
 
-    def __init__(
-        self, keys: Array, rows: Array, classes: NDArray[np.int64] | None = None, *, by_direction: bool = True
-    ) -> None:
+    def __init__(self, keys: Array, rows: Array, classes: NDArray[np.int64] | None = None) -> None:
         self.keys = keys
         self.rows = rows
         self.classes = classes
-        self.by_direction = by_direction
 
     @classmethod
     def of(cls, rows: Array, classes: NDArray[np.int64] | None = None, *, width: int | None = None) -> RowSample:
@@ -94,19 +85,15 @@ class RowSample:
         rows = to_compute(rows)
         keys = by_chunk(_keys, rows, rows.dtype, width)
         first = _first(keys)
-        xp, rows = namespace(rows), rows[first]
-        norms = row_norms(rows)
-        directions = rows / xp.where(norms > 0, norms, xp.ones_like(norms))[:, None]
+        xp = namespace(rows)
         kept = None if classes is None else classes[to_numpy(first, np.int64)]
-        return cls(keys[first], xp.astype(directions, xp.float32, copy=False), kept)
+        return cls(keys[first], xp.astype(rows[first], working_dtype(xp, rows), copy=False), kept)
 
     def __len__(self) -> int:
         return int(self.keys.shape[0])
 
     def __add__(self, other: RowSample) -> RowSample:
         """Return the sample of both sets of rows together, in the library of the second."""
-        if not (self.by_direction and other.by_direction):
-            raise ValueError("a sample of an older file cannot be merged: fit on its rows again")
         keys, rows = self.keys, self.rows
         if type(keys) is not type(other.keys) or compat.device(keys) != compat.device(other.keys):
             keys, rows = like(other.keys, to_numpy(keys, np.int64), None), like(other.rows, self.numpy(), None)
@@ -119,7 +106,7 @@ class RowSample:
         return RowSample(keys[first], rows[first], classes)
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both hold the same rows, to the last bit of float32."""
+        """Return whether both hold the same rows, to the last bit."""
         if not isinstance(other, RowSample):
             return NotImplemented
         mine, others = self.arrays(), other.arrays()
@@ -129,18 +116,17 @@ class RowSample:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return NumPy arrays to store: keys, rows and, where they are known, classes."""
-        name = KEYS if self.by_direction else OLDER_KEYS
-        arrays = {name: to_numpy(self.keys, np.int64), "sample": self.numpy()}
-        return arrays if self.classes is None else arrays | {"sample_classes": self.classes}
+        arrays = {KEYS: to_numpy(self.keys, np.int64), "sample": self.numpy()}
+        if self.classes is not None:
+            arrays["sample_classes"] = self.classes
+        return arrays
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> RowSample | None:
         """Take from stored arrays what :meth:`arrays` gave, None if it is not among them."""
         if "sample" not in arrays:
             return None
-        by_direction = KEYS in arrays
-        keys = arrays[KEYS if by_direction else OLDER_KEYS]
-        return cls(keys, arrays["sample"], arrays.get("sample_classes"), by_direction=by_direction)
+        return cls(arrays[KEYS], arrays["sample"], arrays.get("sample_classes"))
 
     def recognise(self, rows: Array, *, width: int | None = None) -> Recognised:
         """Count the rows that are in the sample, by their keys.
@@ -161,8 +147,7 @@ class RowSample:
         rows = to_compute(rows)
         if not rows.shape[0]:
             return Recognised()
-        hashed = by_chunk(_keys, rows, rows.dtype, width) if self.by_direction else by_chunk(_values, rows, rows.dtype)
-        keys = to_numpy(hashed, np.int64)
+        keys = to_numpy(by_chunk(_keys, rows, rows.dtype, width), np.int64)
         held, times = np.unique(to_numpy(self.keys, np.int64), return_counts=True)
         comparable = keys[keys <= held[-1]] if len(self) == SIZE else keys
         return Recognised(int(np.isin(keys, held[times == 1]).sum()), len(comparable))
@@ -178,9 +163,9 @@ class RowSample:
         _, times = np.unique(to_numpy(self.keys, np.int64), return_counts=True)
         return float(times[times > 1].sum() / max(1, len(self)))
 
-    def numpy(self) -> NDArray[np.float32]:
-        """Return the directions as a NumPy array, shape (k, M), float32."""
-        return to_numpy(self.rows, np.float32)
+    def numpy(self) -> NDArray[Any]:
+        """Return the rows as a NumPy array, shape (k, M)."""
+        return to_numpy(self.rows, None)
 
 
 def _first(keys: Array) -> Array:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from pnml.core import theorem
-from pnml.core.sample import NO_SAMPLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +35,9 @@ EMBEDDING_SCALES: tuple[str, ...] = get_args(EmbeddingScale)
 ENTROPY_LEFT = 0.25
 """The share of its entropy that p keeps, on average over the training set, at the length of ``"auto"``."""
 
+Scales = tuple[float, float]
+"""The norm that embeddings get for p, and the factor of the bias."""
+
 LABEL_NOISE = 0.005
 """The share of labels that ``"auto"`` assumes to be random: its p is (1 − 0.005) p + 0.005 / C."""
 
@@ -46,14 +48,14 @@ def check_embedding_scale(embedding_scale: str) -> None:
         raise ValueError(f"embedding_scale must be one of {EMBEDDING_SCALES}, got {embedding_scale!r}")
 
 
-def balanced_scales(statistic: Correlation, weight: NDArray[Any], bias: NDArray[Any]) -> tuple[float, float]:
+def balanced_scales(statistic: Correlation, weight: NDArray[Any], bias: NDArray[Any]) -> Scales:
     """Return the length of :func:`balanced_length` for a fitted statistic, and the factor of the bias."""
     norm, embeddings = statistic.mean_norm, _sampled(statistic, weight.shape[1])
     length = balanced_length(embeddings, weight, bias, mean_norm=norm)
     return length, length / norm
 
 
-def balanced_label_scales(statistic: Correlation, weight: NDArray[Any], bias: NDArray[Any]) -> tuple[float, float]:
+def balanced_label_scales(statistic: Correlation, weight: NDArray[Any], bias: NDArray[Any]) -> Scales:
     """Return the same where each row of weight (L, M) and bias (L,) is a label: two classes, with logits 0 and z."""
     norm, embeddings = statistic.mean_norm, _sampled(statistic, weight.shape[1])
     z = _direction_logits(embeddings, weight, bias / norm).reshape(-1)
@@ -64,7 +66,7 @@ def balanced_label_scales(statistic: Correlation, weight: NDArray[Any], bias: ND
 def _sampled(statistic: Correlation, width: int) -> NDArray[Any]:
     """Return some training embeddings, (k, M)."""
     if statistic.sample is None:
-        raise ValueError(NO_SAMPLE)
+        raise ValueError("the statistic has no sample of its rows: fit on the rows again")
     return statistic.sample.numpy()[:, :width]
 
 

@@ -29,7 +29,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pnml.backend.arrays import at_most
-from pnml.core.subspace import Subspace, eigendecompose, recompose
+from pnml.backend.decompositions import triangular_factor
+from pnml.core.subspace import eigendecompose
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,7 +44,7 @@ FEATURE_NOISE = 2.0**-16
 """The share of their length that features of a network, computed in float32 on one machine or another, may owe to
 rounding: no smaller variation is taken for a property of the training rows."""
 
-_RIDGES = 64  # candidates, evenly spaced in their logarithms
+_RIDGES = 16  # candidates, evenly spaced in their logarithms
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +60,7 @@ class Scatter:
             from the mean of its class without it, and a little more as that moves the overall mean.
         count: the number N of rows.
         typical: the leverages of some training rows, each left out of the fit, in their order, shape (k,).
+        units: what every feature is divided by before, shape (M,): 1, or its standard deviation.
     """
 
     means: NDArray[np.float64]
@@ -68,6 +70,7 @@ class Scatter:
     row_shares: NDArray[np.float64]
     count: int
     typical: NDArray[np.float64]
+    units: NDArray[np.float64]
 
     @classmethod
     def fit(
@@ -77,6 +80,8 @@ class Scatter:
         sums: NDArray[Any],
         rows: NDArray[Any],
         classes: NDArray[Any],
+        *,
+        scaled: bool = False,
     ) -> Scatter:
         """Decompose the scatter and choose the ridge.
 
@@ -86,54 +91,38 @@ class Scatter:
             sums: Σx of each class, shape (C, M).
             rows: some of the training rows, shape (k, M).
             classes: theirs, shape (k,).
+            scaled: measure every feature in its standard deviations, so that the ridge does not depend on its unit.
 
         >>> rng = np.random.default_rng(0)
         >>> x = 1 + 0.01 * rng.normal(size=(50, 200))
         >>> scatter = Scatter.fit(x.T @ x, np.array([50]), x.sum(axis=0)[None], x, np.zeros(50, dtype=int))
-        >>> new = 1 + 0.01 * rng.normal(size=(50, 200))
-        >>> bool(abs(np.median(scatter.subspace.leverage(new - scatter.means)) / np.median(scatter.typical) - 1) < 0.1)
+        >>> new = 1 + 0.01 * rng.normal(size=(50, 200)) - scatter.means
+        >>> bool(abs(np.median(((new @ scatter.whitening) ** 2).sum(axis=1)) / np.median(scatter.typical) - 1) < 0.1)
         True
         """
         total = int(counts.sum())
         means, row_shares = _class_means(counts, sums)
         within = _between(counts, sums, means)
         np.subtract(matrix, within, out=within)
-        eigenvalues, eigenvectors = eigendecompose(within)
         centred = rows.astype(np.float64) - means[classes]
-        squares = (centred @ eigenvectors) ** 2
         lowest = FEATURE_NOISE**2 * max(float(np.trace(matrix)), total)  # N for rows of norm 1, and for rows of zeros
+        units = np.ones(len(matrix))
+        if scaled:
+            units = _units(np.diagonal(within), np.diagonal(matrix), total)
+            within /= units[:, None] * units
+            centred /= units
+            lowest = FEATURE_NOISE**2 * total
+        eigenvalues, eigenvectors = eigendecompose(within)
+        squares = (centred @ eigenvectors) ** 2
         ridge = choose_ridge(eigenvalues, squares, row_shares[classes], total, lowest=lowest)
         typical = left_out(squares @ (1 / (eigenvalues + ridge)), row_shares[classes])
-        return cls(means, eigenvalues, eigenvectors, ridge, row_shares, total, typical)
-
-    @classmethod
-    def restore(
-        cls,
-        counts: NDArray[Any],
-        sums: NDArray[Any],
-        eigenvalues: NDArray[Any],
-        eigenvectors: NDArray[Any],
-        *,
-        ridge: float,
-        typical: NDArray[Any],
-    ) -> Scatter:
-        """Return a scatter that was decomposed before, given the counts and sums of its classes."""
-        means, row_shares = _class_means(counts, sums)
-        return cls(means, eigenvalues, eigenvectors, ridge, row_shares, int(counts.sum()), typical)
-
-    def correlation(self, counts: NDArray[Any], sums: NDArray[Any]) -> NDArray[np.float64]:
-        """Return Σxxᵀ, put together again from W and the counts and sums of the classes."""
-        return recompose(self.eigenvalues, self.eigenvectors) + _between(counts, sums, self.means)
+        return cls(means, eigenvalues, eigenvectors, ridge, row_shares, total, typical, units)
 
     @cached_property
-    def subspace(self) -> Subspace:
-        """The eigenbasis of W + λI."""
-        return Subspace(self.eigenvalues + self.ridge, self.eigenvectors, self.count)
-
-    @property
-    def freedom(self) -> float:
-        """The effective number of parameters, Σ of the training rows' leverages: M without a ridge."""
-        return float((self.eigenvalues / (self.eigenvalues + self.ridge)).sum())
+    def whitening(self) -> NDArray[np.float64]:
+        """The factor T of (W + λI)⁻¹ = TTᵀ, (M, M), upper triangular: the k-th leverage coordinate needs k features."""
+        factor = (self.eigenvectors / np.sqrt(self.eigenvalues + self.ridge)).T
+        return np.asarray(triangular_factor(factor[:, ::-1])[::-1, ::-1].T / self.units[:, None])
 
 
 def _class_means(counts: NDArray[Any], sums: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -152,6 +141,13 @@ def _between(counts: NDArray[Any], sums: NDArray[Any], means: NDArray[Any]) -> N
     between: NDArray[np.float64] = cross + cross.T
     between -= (means * counts[:, None]).T @ means
     return between
+
+
+def _units(within: NDArray[Any], matrix: NDArray[Any], count: int) -> NDArray[np.float64]:
+    """Return the standard deviations of features; of one that never varied, what rounding may make of its size."""
+    sizes = np.sqrt(matrix / count)
+    sizes = np.where(sizes > 0, sizes, sizes.max() or 1.0)
+    return np.asarray(np.maximum(np.sqrt(np.maximum(within, 0) / count), FEATURE_NOISE * sizes))
 
 
 def left_out(h: Array, row_shares: Array) -> Array:

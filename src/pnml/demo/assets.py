@@ -1,6 +1,6 @@
 """The files of the demo, verified by their SHA-256 digests.
 
-``benchmarks/demo_assets.py`` in the repository creates them; ``manifest.json`` describes them.
+``studies/demo/run.py`` in the repository creates them; ``manifest.json`` describes them.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from pnml.backend.extras import require
-from pnml.bench import data
 from pnml.io.decode import read_image, resize_to
 
 if TYPE_CHECKING:
@@ -81,9 +80,19 @@ def texture_files() -> list[Path]:
 
 
 def noise(kind: str) -> Images:
-    """Return "uniform" or "gaussian" noise images as in the paper."""
+    """Return "uniform" or "gaussian" noise images as in the paper.
+
+    >>> int(noise("uniform").pixels.max())
+    254
+    """
     name = f"{kind.capitalize()} noise"
-    return Images(name, np.asarray(data.load(kind, limit=COUNT).images), [name] * COUNT)
+    rng = np.random.default_rng(0)
+    shape = (COUNT, SIDE, SIDE, 3)
+    if kind == "uniform":
+        pixels = rng.integers(0, 255, size=shape, dtype=np.uint8)
+    else:
+        pixels = np.clip(127.5 + 255 * rng.standard_normal(shape), 0, 255).astype(np.uint8)
+    return Images(name, pixels, [name] * COUNT)
 
 
 def crops(name: str, images: Mapping[str, NDArray[np.uint8]], *, seed: int = 0) -> Images:

@@ -35,7 +35,7 @@ def as_report(result: DemoResult) -> Report:
         facts={
             "Network": f"ResNet-20 trained on CIFAR-10 for {training['epochs']} epochs ({training['date']})",
             "Test accuracy": f"{float(training['test_accuracy']):.2f} % of {int(training['test_images']):,} images",
-            "Detector": f"fitted on {detector.correlation.count:,} training images: their embeddings and "
+            "Detector": f"fitted on {detector.count:,} training images: their embeddings and "
             f"{len(detector.layer_names)} earlier layers; no hyper-parameter was tuned",
             "Threshold": f"set on {threshold.count:,} other test images to flag {rate} of them",
             "Images": _CREDITS,
@@ -45,9 +45,9 @@ def as_report(result: DemoResult) -> Report:
         },
         sets=(result.ind, *result.ood),
         class_names=result.classes,
-        spectrum=detector.subspace.spectrum,
+        spectrum=detector.spectrum,
         calibration=threshold,
-        layer_names=detector.layer_names,
+        layer_names=detector.watched_names,
     )
 
 

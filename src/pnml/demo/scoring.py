@@ -6,18 +6,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
-from safetensors import safe_open
 
 import pnml
 from pnml.backend.progress import track
-from pnml.bench import zoo
-from pnml.bench.methods.logit_scores import msp_score
 from pnml.demo import assets
 from pnml.demo.images import ood_images
+from pnml.demo.network import load_network
 from pnml.report import ScoredSet
 
 if TYPE_CHECKING:
     from pnml.demo.images import Images
+    from pnml.demo.network import ResNet20
 
 _BATCH = 100
 
@@ -48,28 +47,26 @@ def run(*, progress: bool = True) -> DemoResult:
     Args:
         progress: whether to show a progress bar on stderr.
     """
-    weights = assets.verified_path(assets.WEIGHTS)
-    network = zoo.load(weights)
+    network, training = load_network(assets.verified_path(assets.WEIGHTS))
     guard = pnml.guard(network).load(assets.verified_path(assets.DETECTOR))
     kinds = [assets.ind_images(), *ood_images()]
     ind, *ood = [score(guard, network, kind) for kind in track(kinds, "scoring", shown=progress)]
     detector = guard.fitted()
     assert detector.threshold is not None  # noqa: S101 - the packaged detector is calibrated
-    with safe_open(weights, framework="pt") as file:
-        training = file.metadata()
     return DemoResult(detector, detector.threshold, training, tuple(assets.manifest()["classes"]), ind, ood)
 
 
-def score(guard: pnml.Guard, network: zoo.Network, images: Images) -> ScoredSet:
+def score(guard: pnml.Guard, network: ResNet20, images: Images) -> ScoredSet:
     """Return the predictions and scores of images."""
     batches = torch.split(torch.from_numpy(images.pixels).permute(0, 3, 1, 2), _BATCH)
     results = [guard(network.normalise(batch)) for batch in batches]
     tables = [result.to_table() for result in results]
+    probabilities = torch.cat([result.logits for result in results]).double().softmax(dim=-1)
     return ScoredSet(
         name=images.name,
         role="out" if images.labels is None else "in",
         **{name: np.concatenate([table[name] for table in tables]) for name in ("regret", "prediction", "probability")},
-        baseline=msp_score(torch.cat([result.logits for result in results])).numpy(),
+        baseline=1 - probabilities.amax(dim=-1).numpy(),
         images=images.pixels,
         labels=images.labels,
         ids=images.captions,

@@ -90,7 +90,7 @@ def _example(result: DemoResult, images: ScoredSet, which: NDArray[np.bool_]) ->
 
 def _strangest_layer(result: DemoResult, images: ScoredSet, row: int) -> str:
     """Return the layer in which an image is strangest."""
-    return ("the embedding", *result.detector.layer_names)[int(np.asarray(images.strangest)[row])]
+    return ("the embedding", *result.detector.watched_names)[int(np.asarray(images.strangest)[row])]
 
 
 def _percent(share: float) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING
 
-from pnml.core.correlation import Correlation
-from pnml.core.sample import RowSample
 from pnml.pytorch.layers import LayersNotFoundWarning
 
 if TYPE_CHECKING:
@@ -23,12 +21,12 @@ def fit_batches(detector: Detector, batches: Iterable[Tensor]) -> Detector:
     >>> import torch
     >>> from pnml import Detector
     >>> batches = torch.eye(4)[:, :3].split(2)
-    >>> fit_batches(Detector(torch.eye(3), embedding_scale="natural"), batches).correlation.count
+    >>> fit_batches(Detector(torch.eye(3), embedding_scale="natural"), batches).count
     4
     """
     for features in batches:
         detector.partial_fit(features)
-    if detector.correlation.count == 0:
+    if detector.count == 0:
         raise ValueError("expected at least one in-distribution sample with features that are not all zero, got none")
     _ = detector.model  # warnings are raised during the fit, and the first score is fast
     return detector
@@ -47,21 +45,3 @@ def without_layers(reason: str, layers: str | Sequence[str], embedding_scale: st
     if layers == "auto" == embedding_scale:
         message = f"{reason}. The embeddings alone are watched, as with layers='last'"
         warnings.warn(message, LayersNotFoundWarning, stacklevel=4)
-
-
-def embeddings_alone(statistic: Correlation) -> Correlation:
-    """Return the statistic of the first layer of the rows."""
-    if not statistic.count:
-        empty = Correlation((statistic.widths or ())[:1], unit_norm=statistic.unit_norm, n_classes=statistic.n_classes)
-        empty.left_out = statistic.left_out
-        return empty
-    width, sample = len(statistic.matrix), statistic.sample
-    return Correlation.restore(
-        statistic.matrix,
-        statistic.count,
-        statistic.norm_sum,
-        unit_norm=statistic.unit_norm,
-        sample=None if sample is None else RowSample(sample.keys, sample.rows[:, :width], sample.classes),
-        left_out=statistic.left_out,
-        classes=(statistic.class_counts, statistic.class_sums[:, :width]),
-    )

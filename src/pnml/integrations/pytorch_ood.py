@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor, nn
 
 from pnml.core.detector import Detector
-from pnml.integrations._fit import embeddings_alone, fit_batches, without_layers
+from pnml.integrations._fit import fit_batches, without_layers
 from pnml.integrations._import import import_pytorch_ood
 from pnml.pytorch.guard import Guard
 from pnml.pytorch.models import evaluating
@@ -106,7 +106,7 @@ class PNML(_FeaturesDetector):  # type: ignore[misc, valid-type]  # the package 
             self.detector = self._of_features = detector
         else:
             self.detector = self.guard.fit(inputs, progress=False).fitted()
-            self._of_features = self._new_detector().merge(embeddings_alone(self.detector.correlation))
+            self._of_features = self._new_detector().merge(self.detector.correlation.embeddings_alone)
         return self
 
     def fit_features(self, x: Tensor, y: Tensor) -> PNML:

@@ -58,7 +58,7 @@ class ScoreTable:
 
     Attributes:
         is_calibrated: p_value and is_ood.
-        layer_names: of the earlier layers that the detector reads; with any, the strangest layer of every sample.
+        layer_names: of the layers that the detector reads, and "lengths"; with any, the strangest one of every sample.
         by_layer: the leverage of every layer, too.
     """
 
@@ -69,7 +69,7 @@ class ScoreTable:
     @classmethod
     def of(cls, detector: Detector, *, by_layer: bool = False) -> ScoreTable:
         """Return the columns for the scores of a detector."""
-        return cls(detector.threshold is not None, detector.layer_names, by_layer)
+        return cls(detector.threshold is not None, detector.watched_names, by_layer)
 
     def columns(self, ids: NDArray[Any], result: Result) -> Columns:
         """Return the scores of a batch."""

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
-import torch
 import torch.distributed as dist
 
-from pnml.backend.arrays import to_numpy
 from pnml.core.correlation import Correlation
-from pnml.core.sample import RowSample
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from pnml.pytorch.contract import Contract
 
 T = TypeVar("T")
@@ -56,44 +50,14 @@ def agreed_over_ranks(mine: Contract | None) -> Contract | None:
 
 
 def sum_over_ranks(statistic: Correlation) -> Correlation:
-    """Add the statistics of all ranks: one all-reduce of ΣM² doubles and the class sums, and the samples gathered.
-
-    A rank without rows takes part all the same.
-    """
+    """Return the sum of the statistics of all ranks; one without rows takes part all the same."""
     if not is_distributed():
         return statistic
-    shapes: list[tuple[int, int, tuple[int, ...]]] = [(0, 0, ())] * dist.get_world_size()
-    dist.all_gather_object(shapes, (statistic.count, statistic.left_out, statistic.widths or ()))
-    counts, left_out, _ = zip(*shapes, strict=True)
-    every = sorted({widths for count, _, widths in shapes if count})
-    if len(every) > 1:
-        raise ValueError(f"the ranks' embeddings and features differ in width: {every}")
-    if not every:
-        empty = Correlation(statistic.widths, unit_norm=statistic.unit_norm, n_classes=statistic.n_classes)
-        empty.left_out = sum(left_out)
-        return empty
-    widths, n_classes = every[0], statistic.n_classes
-    sizes = [*(width * width for width in widths), n_classes * sum(widths), n_classes, 1]
-    parts: list[NDArray[np.float64]] = [np.zeros(size) for size in sizes]
-    if statistic.count:
-        matrices = [statistic.layer_matrix(number) for number in range(len(widths))]
-        parts = [*matrices, statistic.class_sums, statistic.class_counts, np.array([statistic.norm_sum])]
-    device = torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else torch.device("cpu")
-    total = torch.from_numpy(np.concatenate([part.ravel().astype(np.float64) for part in parts])).to(device)
-    dist.all_reduce(total)
-    *flat, sums, class_counts, norm_sum = np.split(to_numpy(total), np.cumsum(sizes)[:-1])
-    return Correlation.restore(
-        [matrix.reshape(width, width) for matrix, width in zip(flat, widths, strict=True)],
-        sum(counts),
-        float(norm_sum[0]),
-        unit_norm=statistic.unit_norm,
-        sample=_sample_over_ranks(statistic.sample),
-        left_out=sum(left_out),
-        classes=(class_counts.astype(np.int64), sums.reshape(n_classes, sum(widths))),
-    )
-
-
-def _sample_over_ranks(sample: RowSample | None) -> RowSample | None:
-    every = gather_over_ranks([{} if sample is None else sample.arrays()])
-    samples = [one for arrays in every if (one := RowSample.from_arrays(arrays)) is not None]
-    return sum(samples[1:], start=samples[0]) if samples else None
+    every = [Correlation.from_arrays(*held) for held in gather_over_ranks([statistic.arrays()])]
+    widths = sorted({each.widths or () for each in every if each.count})
+    if len(widths) > 1:
+        raise ValueError(f"the ranks' embeddings and features differ in width: {widths}")
+    with_rows = [each for each in every if each.count] or every[:1]
+    total = sum(with_rows[1:], start=with_rows[0])
+    total.left_out = sum(each.left_out for each in every)
+    return total

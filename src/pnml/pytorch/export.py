@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from pnml.backend.extras import require
 from pnml.backend.files import atomic_path
-from pnml.core.scorer import compute_terms
+from pnml.core.scorer import Chunk, compute_terms, regrets_of
 from pnml.pytorch.batches import inputs_of, positional_names
 from pnml.pytorch.models import device_of
 
@@ -61,11 +62,15 @@ class GuardGraph(nn.Module):
         self.guard = guard
         self.scoring = detector.model
         self.threshold = detector.threshold
-        device, reference = device_of(guard.model), torch.empty(0, dtype=torch.float64)
-        constants = self.scoring.constants.to(reference)
-        self.constant_names = [f"constant{number}" for number in range(len(constants))]
-        for name, values in zip(self.constant_names, constants, strict=True):
-            self.register_buffer(name, values.to(device).contiguous(), persistent=False)
+        device = device_of(guard.model)
+        constants = self.scoring.constants(torch.empty(0, dtype=torch.float64, device=device), torch.float64)
+        leaves, self.constants_tree = tree_flatten(constants)
+        self.constant_names = [f"constant{number}" for number in range(len(leaves))]
+        for name, leaf in zip(self.constant_names, leaves, strict=True):
+            if isinstance(leaf, Tensor):
+                self.register_buffer(name, leaf.clone(), persistent=False)  # not views of one tensor
+            else:
+                setattr(self, name, leaf)
         if self.threshold is not None:
             is_double = any(p.dtype == torch.float64 for p in guard.model.parameters())
             self._register_threshold(self.threshold, device, torch.float64 if is_double else torch.float32)
@@ -82,11 +87,10 @@ class GuardGraph(nn.Module):
     def decide(self, args: tuple[Any, ...], kwargs: dict[str, Any], limit: Tensor | None) -> tuple[Tensor, ...]:
         """Run the model and its regret on a batch, with a threshold of the caller's: one, or one per class."""
         outputs = self.reader.run(args, kwargs)
-        logits, embeddings, rows = outputs.logits, outputs.embeddings, outputs.rows.double()
-        constants = tuple(getattr(self, name) for name in self.constant_names)
-        terms = compute_terms(rows, constants, self.scoring, torch.finfo(embeddings.dtype).eps)
-        regret = terms.regret(self.scoring.largest_regret)
-        regret = torch.where(rows.isfinite().all(dim=-1), regret, torch.nan)
+        logits, embeddings, rows = outputs.logits, outputs.embeddings, outputs.rows.detach().double()
+        constants = tree_unflatten([getattr(self, name) for name in self.constant_names], self.constants_tree)
+        chunk = Chunk(rows, logits.detach().double(), torch.finfo(embeddings.dtype).eps)
+        regret = regrets_of(self.scoring, compute_terms(self.scoring, constants, chunk), rows)
         regret = regret.to(torch.float64 if embeddings.dtype == torch.float64 else torch.float32)
         scored = (logits, logits.float().softmax(dim=-1), regret)
         if self.threshold is None or limit is None:

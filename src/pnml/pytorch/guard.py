@@ -447,9 +447,10 @@ class Guard(nn.Module):
     def empty_detector(self) -> Detector:
         """Return a detector of the model's last layer that is not fitted."""
         kind = MultiLabelDetector if self.task == "multilabel" else Detector
-        detector = kind(*self.head, embedding_scale=self.embedding_scale)
+        weight, bias = self.head
         assert self._reader is not None  # noqa: S101 - it has a head
         contract = self._reader.contract
+        detector = kind(weight, bias, embedding_scale=self.embedding_scale, input_layer=contract.has_input)
         detector.layer_names = contract.layer_names
         detector.head_notes = contract.head.notes
         detector.reading = contract.to_json()
@@ -496,7 +497,7 @@ class Guard(nn.Module):
             self._reader = Reader.of_contract(self._plain, self._declared, contract)
         self._reader = self._reader.with_contract(contract)
         empty = self.empty_detector()
-        statistic = sum_over_ranks(empty.correlation if mine is None else mine.correlation)
+        statistic = sum_over_ranks((empty if mine is None else mine).correlation)
         if statistic.count + statistic.left_out == 0:
             raise ValueError("the loader yielded no samples: nothing to fit")
         detector = empty.merge(statistic)

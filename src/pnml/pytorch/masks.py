@@ -95,7 +95,7 @@ def _within(lengths: Tensor, first: Tensor | None) -> Tensor | None:
     """Return which tokens of the first input are within these lengths (n,), whether samples or tokens come first."""
     if first is None:
         return None
-    axis = 0 if first.shape[0] != len(lengths) == first.shape[1] else 1
+    axis = 0 if first.shape[0] != lengths.shape[0] == first.shape[1] else 1
     return _or_all(torch.arange(first.shape[axis], device=lengths.device) < lengths[:, None])
 
 

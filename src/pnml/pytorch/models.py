@@ -171,8 +171,11 @@ class EvalMode:
     @classmethod
     def of(cls, model: nn.Module) -> EvalMode:
         """Return the one of a model, the same for all guards of it."""
-        with cls._lock_of_models:
-            return cls._of_models.setdefault(model, EvalMode())
+        mode = cls._of_models.get(model)
+        if mode is None:
+            with cls._lock_of_models:
+                mode = cls._of_models.setdefault(model, EvalMode())
+        return mode
 
     def enter(self, modules: list[nn.Module]) -> None:
         """Put all modules of the model into eval mode."""

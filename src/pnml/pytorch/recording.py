@@ -310,14 +310,14 @@ def read_pass(contract: Contract, recorded: tuple[Tensor, _Pass], head: nn.Modul
     embeddings, logits, places = read_head(contract.head, head, call, answer, seen.counts)
     parts: list[Parts] = []
     for layer, part in zip(contract.layers, seen.parts, strict=True):
-        if part is None or len(part[0]) != len(embeddings):
+        if part is None or part[0].shape[0] != embeddings.shape[0]:
             raise LayersNotFoundError(
                 f"layer {str(layer)!r} did not put out one entry per sample, as it did in the first batch: name others,"
                 " pnml.guard(model, layers=[...]), or take layers='last'"
             )
         parts.append(part)
     if contract.has_input:
-        if table is None or len(table) != len(embeddings):
+        if table is None or table.shape[0] != embeddings.shape[0]:
             raise ValueError(f"the layer {INPUT!r} is the first argument, a table of numbers (n, columns): pass it")
         parts.append((table,))
     counts = None

@@ -1,8 +1,7 @@
 """Adversarial attacks FGSM and PGD, to measure whether a score detects their images.
 
 Images are floats in [0, 1], shape (n, channels, height, width). Every pixel changes by at most ε (the L∞ ball) and
-stays in [0, 1]. The normalisation is therefore part of the attacked model; :class:`NormalisingModel` adds it to a
-network of the zoo.
+stays in [0, 1]. The normalisation is therefore part of the attacked model; :class:`NormalisingModel` adds it.
 
 The attacks do not take the detector into account. A score that detects them is no defence against attacks that do.
 """
@@ -18,26 +17,35 @@ from torch.nn.functional import cross_entropy
 from pnml.pytorch.models import logits_of
 
 if TYPE_CHECKING:
-    from pnml.bench.zoo import Network
+    from collections.abc import Sequence
 
 
 class NormalisingModel(nn.Module):
-    """A network of the zoo that takes images in [0, 1] and normalises them.
+    """A model that takes images in [0, 1] and normalises them.
 
-    >>> from pnml.bench.zoo import create
-    >>> NormalisingModel(create("resnet-20", 10).eval())(torch.rand(2, 3, 32, 32)).shape
-    torch.Size([2, 10])
+    Args:
+        model: takes normalised images.
+        mean: mean of each channel, for images in [0, 1].
+        std: standard deviation of each channel.
+
+    >>> model = nn.Sequential(nn.Flatten(), nn.Linear(12, 2)).eval()
+    >>> NormalisingModel(model, (0.5, 0.5, 0.5), (0.25, 0.25, 0.25))(torch.rand(4, 3, 2, 2)).shape
+    torch.Size([4, 2])
     """
 
-    def __init__(self, network: Network) -> None:
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, model: nn.Module, mean: Sequence[float] | Tensor, std: Sequence[float] | Tensor) -> None:
         super().__init__()
-        self.network = network
-        self.train(network.training)
+        self.model = model
+        self.register_buffer("mean", torch.as_tensor(mean).reshape(-1, 1, 1), persistent=False)
+        self.register_buffer("std", torch.as_tensor(std).reshape(-1, 1, 1), persistent=False)
+        self.train(model.training)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the logits (n, C) of images (n, 3, H, W) in [0, 1]."""
-        normalise = self.network.normalise
-        logits: Tensor = self.network((images - normalise.mean) / normalise.std)
+        """Return what the model answers for images (n, channels, height, width) in [0, 1]."""
+        logits: Tensor = self.model((images - self.mean) / self.std)
         return logits
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from pnml.bench.data.cifar import read_cifar10, read_cifar100
-from pnml.bench.data.selection import Selection
+from pnml_bench.data.cifar import read_cifar10, read_cifar100
+from pnml_bench.data.selection import Selection
 
 from .layouts import make_cifar10, make_cifar100, random_images
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from pnml.bench.data import SETS
-from pnml.bench.data.fetch import fetch as real_fetch
-from pnml.cli.data import data_app
+from pnml_bench.cli.data import data_app
+from pnml_bench.data import SETS
+from pnml_bench.data.fetch import fetch as real_fetch
 
 from .layouts import make_cifar10, make_odin, make_svhn, make_tiny_imagenet
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pnml.bench.data.source import Source
+    from pnml_bench.data.source import Source
 
 
 @pytest.fixture(autouse=True)
@@ -110,7 +110,7 @@ def test_fetch_prints_outcome_of_each_set(cache: Path, monkeypatch: pytest.Monke
             raise ConnectionError("could not download svhn")
         return real_fetch(source) if source.generate else cache / "data" / source.name
 
-    monkeypatch.setattr("pnml.cli.data.fetch", fetch)
+    monkeypatch.setattr("pnml_bench.cli.data.fetch", fetch)
     code, output = run("fetch", "cifar10", "uniform")
     assert code == 0
     assert f"cifar10: ready in {cache / 'data' / 'cifar10'}\n" in output
@@ -126,15 +126,6 @@ def test_fetch_prints_outcome_of_each_set(cache: Path, monkeypatch: pytest.Monke
         ("svhn", "could not download svhn"),
         ("cifar10", None),
     ]
-
-
-def test_fetch_warns_when_no_checksum_is_known(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = SETS["isun"]
-    best = source.layouts[0]
-    unchecked = replace(best, downloads=(replace(best.downloads[0], md5=None),))
-    monkeypatch.setitem(SETS, "isun", replace(source, layouts=(unchecked,)))
-    monkeypatch.setattr("pnml.cli.data.fetch", lambda _: cache)
-    assert "unverified: no checksum is known" in run("fetch", "isun")[1]
 
 
 def test_unknown_name_exits_with_2(cache: Path) -> None:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import pnml.io.decode
-from pnml.bench.data import load
-from pnml.bench.data.folder import read_folder
-from pnml.bench.data.selection import Selection
 from pnml.io.decode import LazyImages, UndecodableError
+from pnml_bench.data import load
+from pnml_bench.data.folder import read_folder
+from pnml_bench.data.selection import Selection
 
 from .layouts import random_images, write_images
 

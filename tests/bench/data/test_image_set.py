@@ -8,9 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-import pnml.bench.data.image_set
-from pnml.bench.data import ImageSet
+import pnml_bench.data.image_set
 from pnml.io.decode import LazyImages
+from pnml_bench.data import ImageSet
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,7 +33,7 @@ def make_set(*, lazy: bool = False) -> ImageSet:
 def test_batches_yield_all_images_in_order(
     *, batch_size: int, transfer_bytes: int, lazy: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pnml.bench.data.image_set, "_TRANSFER_BYTES", transfer_bytes)
+    monkeypatch.setattr(pnml_bench.data.image_set, "_TRANSFER_BYTES", transfer_bytes)
     batches = list(make_set(lazy=lazy).batches(batch_size, "cpu"))
     assert all(batch.dtype == torch.uint8 and batch.is_contiguous() for batch in batches)
     assert [len(batch) for batch in batches[:-1]] == [batch_size] * (len(batches) - 1)

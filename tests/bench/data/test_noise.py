@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pnml.bench.data import load
+from pnml_bench.data import load
 
 
 @pytest.mark.parametrize("name", ["uniform", "gaussian"])

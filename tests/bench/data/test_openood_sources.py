@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from pnml.bench.data import DataNotFoundError, load
+from pnml_bench.data import DataNotFoundError, load
 
 from .layouts import random_images, write_images
 

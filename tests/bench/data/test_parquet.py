@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pnml.bench.data import load
 from pnml.io import parquet_files
+from pnml_bench.data import load
 
 from .layouts import random_images, write_images
 

@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 
-from pnml.bench.data import SETS, DataNotFoundError, load
+from pnml_bench.data import SETS, DataNotFoundError, load
 
 pytestmark = pytest.mark.skipif("PNML_DATA" not in os.environ, reason="set PNML_DATA to a folder of image sets")
 

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 from scipy.io import savemat
 
-from pnml.bench.data import SETS, DataNotFoundError, load
 from pnml.io.decode import UndecodableError
+from pnml_bench.data import SETS, DataNotFoundError, load
 
 from .layouts import ODIN_FOLDERS, make_cifar10, make_odin, make_svhn, make_tiny_imagenet, random_images
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-import pnml.bench.data.tiny_imagenet as module
-from pnml.bench.data import DataNotFoundError, load
-from pnml.bench.protocol import plan
+import pnml_bench.data.tiny_imagenet as module
 from pnml.io.decode import UndecodableError
+from pnml_bench.data import DataNotFoundError, load
+from pnml_bench.protocol import plan
 
 from .layouts import make_tiny_imagenet, random_images, write_images
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from pnml.bench.figures._runs import comparisons
-from pnml.bench.options import Options
-from pnml.bench.protocol import plan
-from pnml.bench.runner import run
-from pnml.cli.figures import figures_app
 from pnml.metrics import evaluate
+from pnml_bench.cli.figures import figures_app
+from pnml_bench.figures._runs import comparisons
+from pnml_bench.options import Options
+from pnml_bench.protocol import plan
+from pnml_bench.runner import run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,7 +90,7 @@ def test_kept_scores_give_the_same_pictures_without_a_network(
     }
     for line in lines:
         assert call(f"{line} --out {tmp_path / 'run'}").exit_code == 0
-    monkeypatch.setattr("pnml.bench.figures._runs.comparisons", None)  # no network is run
+    monkeypatch.setattr("pnml_bench.figures._runs.comparisons", None)  # no network is run
     for line, names in lines.items():
         words = " ".join(f"--scores {files[name]}" for name in names)
         done = call(f"{line.split()[0]} {words} --out {tmp_path / 'kept'}")

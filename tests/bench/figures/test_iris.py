@@ -14,8 +14,8 @@ from sklearn.datasets import load_iris
 from typer.testing import CliRunner
 
 from pnml import SingleLayer
-from pnml.bench.figures.iris import SMOOTHING, Landscape, Learner, Split, SplitName, draw, evaluate, load_split
-from pnml.cli.figures import figures_app
+from pnml_bench.cli.figures import figures_app
+from pnml_bench.figures.iris import SMOOTHING, Landscape, Learner, Split, SplitName, draw, evaluate, load_split
 
 if TYPE_CHECKING:
     from pathlib import Path

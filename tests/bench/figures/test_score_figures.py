@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from pnml import Correlation
-from pnml.bench.figures import gram_vs_pnml, histograms, spectrum, tpr_tnr
-from pnml.bench.figures._canvas import log_edges
-from pnml.bench.figures._comparison import Comparison, Scores
 from pnml.core.subspace import Subspace
 from pnml.metrics import tnr_curve
+from pnml_bench.figures import gram_vs_pnml, histograms, spectrum, tpr_tnr
+from pnml_bench.figures._canvas import log_edges
+from pnml_bench.figures._comparison import Comparison, Scores
 
 if TYPE_CHECKING:
     from matplotlib.lines import Line2D

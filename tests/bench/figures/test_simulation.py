@@ -9,9 +9,9 @@ import pytest
 from matplotlib.image import imread
 from typer.testing import CliRunner
 
-from pnml.bench.figures import new_figure, save
-from pnml.bench.figures.simulation import P1, curves, draw
-from pnml.cli.figures import figures_app
+from pnml_bench.cli.figures import figures_app
+from pnml_bench.figures import new_figure, save
+from pnml_bench.figures.simulation import P1, curves, draw
 
 if TYPE_CHECKING:
     from pathlib import Path

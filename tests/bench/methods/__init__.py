@@ -1,1 +1,1 @@
-"""Tests of pnml.bench.methods."""
+"""Tests of pnml_bench.methods."""

@@ -7,13 +7,13 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from pnml import Detector
-from pnml.bench.methods import View
-from pnml.bench.zoo.densenet import DenseNet
+from pnml_bench.methods import View
+from pnml_bench.zoo.densenet import DenseNet
 
 from .synthetic import CLASSES, blobs, image_set
 
 if TYPE_CHECKING:
-    from pnml.bench.zoo import Network
+    from pnml_bench.zoo import Network
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pnml.bench.data import ImageSet
+from pnml_bench.data import ImageSet
 
 CLASSES = 3
 

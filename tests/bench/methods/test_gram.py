@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pnml import Correlation, Subspace, regret
-from pnml.bench.methods.gram import Gram, gram_pnml_regret, gram_score, validation_splits
-from pnml.bench.methods.gram_features import GramRanges, gram_features, gram_features_of_batch
-from pnml.bench.zoo.resnet_cifar import ResNetCifar
+from pnml_bench.methods.gram import Gram, gram_pnml_regret, gram_score, validation_splits
+from pnml_bench.methods.gram_features import GramRanges, gram_features, gram_features_of_batch
+from pnml_bench.zoo.resnet_cifar import ResNetCifar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from pnml.bench.zoo import Network
+    from pnml_bench.zoo import Network
 
     Floats = NDArray[np.float64]
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from pnml.bench.methods import METHODS, Method, Odin, View
+from pnml_bench.methods import METHODS, Method, Odin, View
 
 from .synthetic import blobs, image_set, noise
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from pnml import Detector
-    from pnml.bench.zoo import Network
+    from pnml_bench.zoo import Network
 
 FACTORIES: dict[str, Callable[[], Method]] = {**METHODS, "odin-oracle": partial(Odin, oracle=True)}
 N = 40

@@ -7,9 +7,9 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from pnml.bench.methods import Odin, View
-from pnml.bench.methods import odin as odin_module
-from pnml.bench.methods.odin import EPSILONS, direction
+from pnml_bench.methods import Odin, View
+from pnml_bench.methods import odin as odin_module
+from pnml_bench.methods.odin import EPSILONS, direction
 
 from .synthetic import blobs, image_set, noise
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from pnml import Detector
-    from pnml.bench.zoo import Network
+    from pnml_bench.zoo import Network
 
 GRID = (0.0, 0.0005, 0.001, 0.0014, 0.002, 0.0024, 0.005, 0.01, 0.05, 0.1)
 

@@ -14,8 +14,8 @@ from scipy.stats import multivariate_normal
 from sklearn.metrics import roc_auc_score
 
 from oracles import by_pseudo_inverse
-from pnml.bench.data import ImageSet
-from pnml.bench.methods import (
+from pnml_bench.data import ImageSet
+from pnml_bench.methods import (
     ALL_METHODS,
     GROUPS,
     LAYER_PEERS,
@@ -27,15 +27,15 @@ from pnml.bench.methods import (
     Outputs,
     View,
 )
-from pnml.bench.zoo import create
-from pnml.bench.zoo.densenet import DenseNet
+from pnml_bench.zoo import create
+from pnml_bench.zoo.densenet import DenseNet
 
 from .synthetic import CLASSES, blobs, image_set, noise
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pnml.bench.zoo import Network
+    from pnml_bench.zoo import Network
 
 Array = np.ndarray
 TRAIN, LABELS = blobs(180, seed=0)
@@ -242,7 +242,7 @@ def test_scores_do_not_depend_on_how_many_rows_are_scored_at_once(
 ) -> None:
     whole = method.score(View(network, image_set(images)))
     head = network.head
-    monkeypatch.setattr("pnml.bench.methods.peer._AT_ONCE", rows * head.in_features * head.out_features)
+    monkeypatch.setattr("pnml_bench.methods.peer._AT_ONCE", rows * head.in_features * head.out_features)
     parts = method.score(View(network, image_set(images), batch_size=rows))
     assert parts.shape == (len(images),)
     torch.testing.assert_close(parts, whole, rtol=1e-3, atol=1e-4)

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from scipy.special import softmax
 
-from pnml.bench.methods import PublishedDetector
-from pnml.bench.methods.published import PublishedLeverage, PublishedRegret
+from pnml_bench.methods import PublishedDetector
+from pnml_bench.methods.published import PublishedLeverage, PublishedRegret
 
 if TYPE_CHECKING:
-    from pnml.bench.methods import View
+    from pnml_bench.methods import View
 
 
 def rows(count: int, width: int, seed: int) -> torch.Tensor:

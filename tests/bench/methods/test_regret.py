@@ -11,13 +11,13 @@ import torch
 import pnml
 from oracles import NOISE, balanced_head
 from pnml import Detector
-from pnml.bench.methods import REGRETS, View
 from pnml.core.profile import LEVEL, SLOPE
+from pnml_bench.methods import REGRETS, View
 
 from .synthetic import blobs, image_set, noise
 
 if TYPE_CHECKING:
-    from pnml.bench.zoo import Network
+    from pnml_bench.zoo import Network
 
 Array = np.ndarray
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from pnml.bench.data import ImageSet
-from pnml.bench.methods import LAYER_PEERS, MethodFailedError, View
+from pnml_bench.data import ImageSet
+from pnml_bench.methods import LAYER_PEERS, MethodFailedError, View
 
 from .synthetic import CLASSES, blobs, image_set, noise
 
 if TYPE_CHECKING:
-    from pnml.bench.zoo import Network
+    from pnml_bench.zoo import Network
 
 Array = np.ndarray
 TRAIN, LABELS = blobs(180, seed=0)
@@ -47,7 +47,7 @@ def test_knn_is_the_distance_to_the_50th_nearest_training_image(labelled: View, 
 def test_knn_in_parts_gives_the_same_distances(labelled: View, view: View, monkeypatch: pytest.MonkeyPatch) -> None:
     method = LAYER_PEERS["knn-layers"]().fit(labelled)
     whole = method.score(view)
-    monkeypatch.setattr("pnml.bench.methods.several_layers._DISTANCES", 5 * len(labelled))
+    monkeypatch.setattr("pnml_bench.methods.several_layers._DISTANCES", 5 * len(labelled))
     np.testing.assert_allclose(method.score(view).numpy(), whole.numpy(), rtol=1e-4)
 
 

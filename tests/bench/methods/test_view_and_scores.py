@@ -7,9 +7,9 @@ import pytest
 import torch
 from scipy.special import logsumexp, softmax
 
-from pnml.bench.methods import METHODS, Baseline, Energy, GramMethod, View
-from pnml.bench.methods.gram import validation_splits
-from pnml.bench.zoo.densenet import DenseNet
+from pnml_bench.methods import METHODS, Baseline, Energy, GramMethod, View
+from pnml_bench.methods.gram import validation_splits
+from pnml_bench.zoo.densenet import DenseNet
 
 from .synthetic import CLASSES, blobs, image_set, noise
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from pnml import Detector
-    from pnml.bench.zoo import Network
+    from pnml_bench.zoo import Network
 
 
 @pytest.fixture

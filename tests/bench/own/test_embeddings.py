@@ -12,7 +12,7 @@ from scipy.special import softmax
 from sklearn.metrics import roc_auc_score
 
 from pnml import Detector
-from pnml.bench.store import load_study
+from pnml_bench.store import load_study
 
 from .files import bench, pnml
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pnml.bench.store import load_study
+from pnml_bench.store import load_study
 
 from .files import COMMAND, MINE, bench, pictures, pnml, write_pictures
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from pnml.bench import zoo
-from pnml.bench.data import load
-from pnml.bench.store import load_study
+from pnml_bench import zoo
+from pnml_bench.data import load
+from pnml_bench.store import load_study
 
 from .files import MINE, bench, pnml
 
@@ -88,7 +88,7 @@ def test_the_method_of_the_guide_is_short_and_runs_on_any_network(results: Path)
 
 def test_our_methods_are_classes_as_ones_own_are(results: Path) -> None:
     words = f"--model densenet-bc-100 --ind cifar10 --ood svhn --out {results} --limit 40"
-    done = bench(f"{words} --method energy,pnml.bench.methods:Energy")
+    done = bench(f"{words} --method energy,pnml_bench.methods:Energy")
     assert done.exit_code == 0, done.output
     found = {result.method: result.scores for result in load_study(results, "paper-limit-40")}
     alone, named = found["energy"], found["pnml-bench-methods-energy"]

@@ -17,7 +17,7 @@ from scipy.special import softmax
 from sklearn.metrics import roc_auc_score
 
 import pnml
-from pnml.bench.store import load_study
+from pnml_bench.store import load_study
 
 from .files import CLASSES, COMMAND, MINE, SIDE, bench, network, pictures, prepared, read_pictures, write_pictures
 from .files import pnml as run

@@ -13,7 +13,7 @@ import torch
 from scipy.special import logsumexp, softmax
 from sklearn.metrics import roc_auc_score
 
-from pnml.bench.store import load_study
+from pnml_bench.store import load_study
 
 from .files import bench, pnml
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pnml.bench.data import ImageSet
-from pnml.bench.training import Recipe, recipe
+from pnml_bench.data import ImageSet
+from pnml_bench.training import Recipe, recipe
 
 if TYPE_CHECKING:
-    from pnml.bench.zoo import Network
+    from pnml_bench.zoo import Network
 
 CLASSES = 4
 

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pnml.bench.training.augment import Augmentation, draw_augmentation, shift_and_flip
+from pnml_bench.training.augment import Augmentation, draw_augmentation, shift_and_flip
 
 SHIFTS = st.lists(st.tuples(st.integers(-4, 4), st.integers(-4, 4), st.booleans()), min_size=1, max_size=5)
 

@@ -14,9 +14,9 @@ import torch
 from safetensors import safe_open
 from typer.testing import CliRunner
 
-from pnml.bench import data, training, zoo
-from pnml.bench.training import DATASETS, MODELS, TUNINGS
 from pnml.cli import app
+from pnml_bench import data, training, zoo
+from pnml_bench.training import DATASETS, MODELS, TUNINGS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -137,5 +137,5 @@ def test_help_lists_every_choice() -> None:
 
 
 def test_help_does_not_need_torch() -> None:
-    program = "import sys, pnml.cli.train; assert 'torch' not in sys.modules"
+    program = "import sys, pnml_bench.cli.train; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)

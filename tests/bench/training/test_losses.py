@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from pnml.bench.training import ConfidenceControl, EnergyMargins
+from pnml_bench.training import ConfidenceControl, EnergyMargins
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

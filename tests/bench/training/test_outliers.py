@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from pnml.bench.training.augment import draw_augmentation, shift_and_flip
-from pnml.bench.training.outliers import (
+from pnml_bench.training.augment import draw_augmentation, shift_and_flip
+from pnml_bench.training.outliers import (
     TRANSFORMATIONS,
     Outliers,
     add_noise,

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from pnml.bench import zoo
-from pnml.bench.data import SETS
-from pnml.bench.training import DATASETS, MODELS, TUNINGS, ConfidenceControl, EnergyMargins, recipe
-from pnml.bench.training.recipes import TRANSFORMER
+from pnml_bench import zoo
+from pnml_bench.data import SETS
+from pnml_bench.training import DATASETS, MODELS, TUNINGS, ConfidenceControl, EnergyMargins, recipe
+from pnml_bench.training.recipes import TRANSFORMER
 
 
 @pytest.mark.parametrize("model", [model for model in MODELS if model != TRANSFORMER])

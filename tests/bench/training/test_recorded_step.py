@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from pnml.bench.training import epoch, train
-from pnml.bench.training.recorded_step import record_step
+from pnml_bench.training import epoch, train
+from pnml_bench.training.recorded_step import record_step
 
 from .small import small_recipe, small_set
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from pnml.bench.training import Progress, TrainingResult, train
+from pnml_bench.training import Progress, TrainingResult, train
 
 from .small import outlier_set, same_weights, small_recipe, small_set
 

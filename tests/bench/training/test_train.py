@@ -13,16 +13,16 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from pnml.bench import zoo
-from pnml.bench.training import Progress, Recipe, TrainingResult, log_epochs, train
-from pnml.bench.training.measure import accuracy, to_labelled
+from pnml_bench import zoo
+from pnml_bench.training import Progress, Recipe, TrainingResult, log_epochs, train
+from pnml_bench.training.measure import accuracy, to_labelled
 
 from .small import outlier_set, same_weights, small_recipe, small_set
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pnml.bench.data import ImageSet
+    from pnml_bench.data import ImageSet
 
 
 ONE_IMAGE = 100 / 40  # percent; rounding may decide a tie

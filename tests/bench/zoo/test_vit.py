@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 import pnml
-from pnml.bench import zoo
-from pnml.bench.zoo.vit import VisionTransformer
+from pnml_bench import zoo
+from pnml_bench.zoo.vit import VisionTransformer
 
 WIDTH, HEADS = 24, 3
 

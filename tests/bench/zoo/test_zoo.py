@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pnml.bench import zoo
-from pnml.bench.zoo.densenet import DenseNet
-from pnml.bench.zoo.resnet_cifar import ResNetCifar
-from pnml.bench.zoo.wide_resnet import WideResNet
+from pnml_bench import zoo
+from pnml_bench.zoo.densenet import DenseNet
+from pnml_bench.zoo.resnet_cifar import ResNetCifar
+from pnml_bench.zoo.wide_resnet import WideResNet
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,9 +11,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from pnml.bench import zoo
-from pnml.bench.zoo import checkpoints
-from pnml.bench.zoo.normalisation import CIFAR
+from pnml_bench import zoo
+from pnml_bench.zoo import checkpoints
+from pnml_bench.zoo.normalisation import CIFAR
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -271,7 +271,7 @@ def test_published_densenets_load(name: str) -> None:
 @HAS_WEIGHTS
 @HAS_DATA
 def test_published_densenet_classifies_cifar10() -> None:
-    data = pytest.importorskip("pnml.bench.data")
+    data = pytest.importorskip("pnml_bench.data")
     test = data.load("cifar10", limit=192)
     network = zoo.load("densenet-bc-100_cifar10")
     with torch.inference_mode():

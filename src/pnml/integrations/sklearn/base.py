@@ -88,7 +88,7 @@ class RegretEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         self._parts = parts
         self.detector_ = parts.fit_detector(X, weights)
         if not parts.hidden:
-            count = self.detector_.correlation.count if weights is None else float(weights.sum())
+            count = self.detector_.count if weights is None else float(weights.sum())
             warn_of_few_rows(count, self.detector_.n_features)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FewRowsWarning)  # that of the detector suggests an option it has

@@ -1,1 +1,0 @@
-"""The benchmark of the paper: protocol, runner, metrics, tables and figures."""

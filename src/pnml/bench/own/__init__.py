@@ -1,1 +1,0 @@
-"""The benchmark on a network, sets and methods of one's own; see :mod:`pnml.bench.own.benchmark`."""
