@@ -166,7 +166,9 @@ def squares(x: Array) -> Array:
     return xp.linalg.vector_norm(x, axis=-1) ** 2 if compat.is_torch_array(x) else xp.vecdot(x, x)
 
 
-_vecdot = getattr(np, "vecdot", numpy_namespace.vecdot)  # NumPy before 2.0 has none
+_vecdot: Callable[[Any, Any], Any] = numpy_namespace.vecdot  # type: ignore[attr-defined]
+if hasattr(np, "vecdot"):  # since NumPy 2.0
+    _vecdot = np.vecdot
 
 
 def plain_norms(x: Array, dtype: Any) -> Array:

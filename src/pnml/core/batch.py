@@ -7,7 +7,7 @@ from typing import Any
 import array_api_compat as compat
 import numpy as np
 
-from pnml.backend.arrays import Array, like, namespace, precision, to_compute, to_numpy
+from pnml.backend.arrays import Array, as_numpy_view, like, namespace, precision, to_compute, to_numpy
 
 _PROBED = 64  # columns that are compared to tell whether a batch was overwritten, and up to 16 rows
 
@@ -60,8 +60,10 @@ class Batch:
 
 def _beside(logits: Array, rows: Array) -> Array:
     """Return logits in the library and on the device of rows."""
+    if type(rows) is np.ndarray:
+        return as_numpy_view(logits)
     logits = to_compute(logits)
-    if type(logits) is type(rows) and (type(rows) is np.ndarray or compat.device(logits) == compat.device(rows)):
+    if type(logits) is type(rows) and compat.device(logits) == compat.device(rows):
         return logits
     return like(rows, to_numpy(logits))
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pnml.backend.arrays import DeviceConstants, at_least, namespace, side_by_side
-from pnml.backend.rows import norms_and_divisors
+from pnml.backend.rows import have_safe_squares, norms_and_divisors, squares
 
 if TYPE_CHECKING:
     from pnml.backend.arrays import Array
@@ -74,7 +74,13 @@ class Layout:
 
     def norms(self, rows: Array) -> tuple[Array, Array]:
         """Return the norms of the blocks of rows that are scaled, (n, blocks), and what to divide these by."""
-        pairs = [norms_and_divisors(rows[:, start:stop]) for start, stop in self.spans[: self.n_scaled]]
+        spans = self.spans[: self.n_scaled]
+        if type(rows) is np.ndarray and rows.dtype.itemsize >= 4:  # in few calls, which matters for one row
+            with np.errstate(all="ignore"):
+                norms = np.sqrt(side_by_side([squares(rows[:, start:stop]) for start, stop in spans]))
+            if have_safe_squares(norms):
+                return norms, norms
+        pairs = [norms_and_divisors(rows[:, start:stop]) for start, stop in spans]
         norms = side_by_side([of_block for of_block, _ in pairs])
         if all(of_block is divisor for of_block, divisor in pairs):
             return norms, norms

@@ -35,7 +35,7 @@ class Constants(NamedTuple):
     Attributes:
         weight: transposed, of the scaled logits less their mean over the classes, shape (M, C).
         bias: of these, shape (C,).
-        head_bias: the bias of the model's own logits, shape (C,).
+        head_bias: the bias of the model's own logits, less its mean, shape (C,).
         whitening: of the embedding, shape (m, rank).
         joint: of "auto", the whitening and the scaled head side by side, for centred embeddings that have no more
             columns than a leverage; and the logits of their mean.
@@ -110,15 +110,15 @@ class ScoringModel:
         """The constants in NumPy.
 
         Softmax ignores what all classes have in common, but its rounding errors would not: the means over the classes
-        are left out of the scaled head.
+        are left out of the head.
         """
         weight = self.weight * self.length
-        bias = self.bias * self.bias_scale
+        head_bias = self.bias - self.bias.mean()
         weight = np.ascontiguousarray((weight - weight.mean(axis=0)).T)
-        bias = bias - bias.mean()
+        bias = head_bias * self.bias_scale
         if self.geometry is None:
             assert self.subspace is not None  # noqa: S101 - one of both is there
-            return Constants(weight, bias, self.bias, self.subspace.whitening, others=(self.subspace.null_space,))
+            return Constants(weight, bias, head_bias, self.subspace.whitening, others=(self.subspace.null_space,))
         embedding = self.geometry.embedding
         joint: tuple[Matrix, ...] = ()
         if len(weight) == len(embedding.mean):
@@ -126,7 +126,7 @@ class ScoringModel:
         return Constants(
             weight,
             bias,
-            self.bias,
+            head_bias,
             embedding.whitening,
             joint,
             (embedding.mean, embedding.background, embedding.centres, embedding.row_shares),

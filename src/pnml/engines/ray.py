@@ -118,7 +118,7 @@ def score(
     """
     detector = fitted if isinstance(fitted, Detector) else fitted.fitted()
     preparation = preparation or restore_preparation(detector.preparation)
-    samples = _open(source, fitted, detector.layer_names, preparation, batch_size, detector.preparation)
+    samples = _open(source, fitted, detector.layer_names, preparation, batch_size, fitted=detector.preparation)
     folder = path_or_uri(str(out))
     summary = score_samples(samples, detector, folder, by_layer=by_layer, restart=restart, cpus=cpus, progress=progress)
     _warn_of_skipped(summary.skipped, samples)
@@ -177,6 +177,7 @@ def _open(
     layers: Sequence[str] | None,
     preparation: Preparation | None,
     batch_size: int,
+    *,
     fitted: Record | None = None,
 ) -> Samples:
     if not isinstance(source, (str, Path)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from contextlib import contextmanager
 from functools import partial
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from pnml.backend.arrays import is_traced
+from pnml.core.layout import WIDEST
 from pnml.pytorch.contract import INPUT
 from pnml.pytorch.head import HeadNotFoundError, read_head
 from pnml.pytorch.layers import LayersNotFoundError, input_table
@@ -26,18 +26,13 @@ if TYPE_CHECKING:
 
     from pnml.pytorch.contract import Contract, Layer
 
-POOLINGS = ("mean", "max", "deviation")
-"""What is kept of a channel: its mean, its maximum and its standard deviation over pixels or tokens."""
-
-_CHANNELS = 256  # of a layer with pixels or tokens, evenly strided
-_COORDINATES = 512  # of a layer without
-_COLUMNS = 768  # of the input
+_CHANNELS = WIDEST // 2  # of a layer with pixels or tokens, evenly strided: each has a mean and a maximum
 Parts = tuple[Tensor, ...]
 """Features of a layer, (n, features) side by side."""
 
 
 def pool(output: Tensor, layer: Layer, counts: Tensor | None = None) -> Parts:
-    """Return the mean, the maximum and the deviation of channels over pixels or tokens, (n, channels) each.
+    """Return the mean and the maximum of channels over pixels or tokens, (n, channels) each.
 
     At most 256 channels are read, evenly strided; of an output without pixels or tokens at most 512 coordinates, which
     are copied: the next module may overwrite them. Half precision is pooled in float32.
@@ -49,13 +44,13 @@ def pool(output: Tensor, layer: Layer, counts: Tensor | None = None) -> Parts:
 
     >>> from pnml.pytorch.contract import Layer
     >>> join(pool(torch.tensor([[[1.0, 2.0], [3.0, 2.0]]]), Layer("tokens", channel_axis=2)))
-    tensor([[2., 2., 3., 2., 1., 0.]])
+    tensor([[2., 2., 3., 2.]])
     """
     axes = layer.batch_axis, layer.channel_axis
     x = output if axes == (0, 1) else output.movedim(axes, (0, 1))
     wide = torch.float64 if x.dtype is torch.float64 else torch.float32
     if x.ndim == 2:
-        return (x[:, :: -(-x.shape[1] // _COORDINATES)].to(wide, copy=True),)
+        return (x[:, :: -(-x.shape[1] // WIDEST)].to(wide, copy=True),)
     step = -(-x.shape[1] // _CHANNELS)
     places = tuple(range(2, x.ndim))
     if counts is not None and x.ndim == 3 and x.shape[2] == counts.shape[1]:
@@ -64,22 +59,18 @@ def pool(output: Tensor, layer: Layer, counts: Tensor | None = None) -> Parts:
         x, step = x[:, ::step], 1
     if x.dtype is not wide:
         x = x.to(wide)
-    mean, largest = x.mean(places), x.amax(places)
-    norm = torch.linalg.vector_norm(x, dim=places)
-    deviation = (norm.square() / math.prod(x.shape[2:]) - mean.square()).clamp(min=0).sqrt()
+    mean = x.mean(places)
+    largest = x.amax(places)
     if step > 1:
-        return mean[:, ::step], largest[:, ::step], deviation[:, ::step]
-    return mean, largest, deviation
+        return mean[:, ::step], largest[:, ::step]
+    return mean, largest
 
 
 def _pool_counting(x: Tensor, counts: Tensor) -> Parts:
     """Pool rows (n, C, T) over the tokens that count, (n, 1, T)."""
     largest = x.masked_fill(~counts, -torch.inf).amax(2)
-    x = x.masked_fill(~counts, 0)
-    count = counts.sum(2)
-    mean = x.sum(2) / count
-    norm = torch.linalg.vector_norm(x, dim=2)
-    return mean, largest, (norm.square() / count - mean.square()).clamp(min=0).sqrt()
+    mean = x.masked_fill(~counts, 0).sum(2) / counts.sum(2)
+    return mean, largest
 
 
 def join(parts: Parts) -> Tensor:
@@ -282,12 +273,12 @@ def record_layers(model: nn.Module, layers: Sequence[Layer]) -> Any:
 
 
 def input_rows(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
-    """Return a copy of at most 768 evenly strided columns of a model's first argument; None if it is no table."""
+    """Return a copy of at most 512 evenly strided columns of a model's first argument; None if it is no table."""
     table = input_table(args, kwargs)
     if table is None:
         return None
     wide = torch.float64 if table.dtype is torch.float64 else torch.float32
-    return table[:, :: -(-table.shape[1] // _COLUMNS)].to(wide, copy=True)
+    return table[:, :: -(-table.shape[1] // WIDEST)].to(wide, copy=True)
 
 
 def read_pass(contract: Contract, recorded: tuple[Tensor, _Pass], head: nn.Module, table: Tensor | None) -> Outputs:
