@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import warnings
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-import array_api_compat as compat
 import numpy as np
 
-from pnml.backend.arrays import Array, detached, is_remote, namespace, to_compute, to_numpy
+from pnml.backend.arrays import Array, DeviceConstants, detached, is_remote, namespace, to_compute, to_numpy
 from pnml.backend.read_errors import naming_file
 from pnml.backend.rows import check_finite, check_shape, wide_dtype
 from pnml.backend.state import load_state, save_state
@@ -370,13 +370,17 @@ class Detector:
         self._scorer = None
         self.threshold = None
 
+    @cached_property
+    def _centred_head(self) -> DeviceConstants:
+        """Transposed weight (M, C) and bias (C,) less what all classes have in common, which rounding would not spare."""
+        return DeviceConstants((self.weight - self.weight.mean(axis=0)).T, self.bias - self.bias.mean())
+
     def _predict(self, rows: Array) -> Array:
         """Return the class that the last layer gives to rows, shape (n,)."""
         rows = to_compute(detached(rows))[:, : self.n_features]
         xp = namespace(rows)
         dtype = xp.float32 if rows.dtype == xp.float32 else wide_dtype(rows)
-        weight = xp.asarray(self.weight.T.astype(np.float64), dtype=dtype, device=compat.device(rows))
-        bias = xp.asarray(self.bias, dtype=dtype, device=compat.device(rows))
+        weight, bias = self._centred_head.to(rows, dtype)
         with np.errstate(all="ignore"):
             return xp.argmax(xp.astype(rows, dtype, copy=False) @ weight + bias, axis=-1)
 
