@@ -112,7 +112,7 @@ def test_nor_is_one_of_given_logits(case: tuple[Detector, list[Matrix]]) -> None
 @thorough
 @given(problems(scales=("auto",)))
 def test_products_in_float32_are_those_of_float64(case: tuple[Detector, list[Matrix]]) -> None:
-    """A statistic of float32 rows, some of whose blocks may have been multiplied in float32, and one of float64 rows."""
+    """Where the blocks of float32 rows were multiplied in float32, and where they were not."""
     detector, x = case
     rng = np.random.default_rng(0)
     some = rng.integers(len(x[0]), size=3000)

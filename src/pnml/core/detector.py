@@ -372,7 +372,7 @@ class Detector:
 
     @cached_property
     def _centred_head(self) -> DeviceConstants:
-        """Transposed weight (M, C) and bias (C,) less what all classes have in common, which rounding would not spare."""
+        """Transposed weight (M, C) and bias (C,) less what all classes have in common."""
         return DeviceConstants((self.weight - self.weight.mean(axis=0)).T, self.bias - self.bias.mean())
 
     def _predict(self, rows: Array) -> Array:
