@@ -117,9 +117,10 @@ def test_products_in_float32_are_those_of_float64(case: tuple[Detector, list[Mat
     rng = np.random.default_rng(0)
     some = rng.integers(len(x[0]), size=3000)
     train = [layer[some] * rng.normal(1, 0.1, size=(3000, 1)).astype(np.float32) for layer in x]
+    train[0][np.abs(train[0]).max(axis=1) == 0] = 1
     options: dict[str, Any] = {"input_layer": detector.input_layer}
     single = Detector(detector.weight, detector.bias, **options).fit(train[0], features=train[1:])
-    labels = single._predict(train[0])
+    labels = single.predict(train[0])
     wide = [layer.astype(np.float64) for layer in train]
     double = Detector(detector.weight, detector.bias, **options).fit(wide[0], features=wide[1:], labels=labels)
     for number, one in enumerate(single.correlation._single or []):

@@ -530,6 +530,12 @@ class Detector:
         return self._facts.sample
 
     @property
+    def sample_keys(self) -> np.ndarray[Any, Any]:
+        """The keys of the training rows that are sampled, by which they are recognised, shape (k,)."""
+        assert self._sample is not None  # noqa: S101 - of a fitted detector
+        return to_numpy(self._sample.keys, np.int64)
+
+    @property
     def _repeated(self) -> float:
         """The share of training rows that have copies; 0 where it is not known."""
         return 0.0 if self._sample is None else self._sample.repeated
