@@ -370,17 +370,17 @@ class Detector:
         self._scorer = None
         self.threshold = None
 
+    @cached_property
+    def _centred_head(self) -> DeviceConstants:
+        """Transposed weight (M, C) and bias (C,) less what all classes have in common."""
+        return DeviceConstants((self.weight - self.weight.mean(axis=0)).T, self.bias - self.bias.mean())
+
     def _predict(self, rows: Array) -> Array:
         """Return the class that the last layer gives to rows, shape (n,)."""
         rows = to_compute(detached(rows))[:, : self.n_features]
         xp = namespace(rows)
         dtype = xp.float32 if rows.dtype == xp.float32 else wide_dtype(rows)
-        return by_chunk(_most_likely, rows, dtype, *self._head.to(rows, dtype), width=max(self.weight.shape))
-
-    @cached_property
-    def _head(self) -> DeviceConstants:
-        """Transposed weight (M, C) and bias (C,), for arrays of any library."""
-        return DeviceConstants(self.weight.T, self.bias)
+        return by_chunk(_most_likely, rows, dtype, *self._centred_head.to(rows, dtype), width=max(self.weight.shape))
 
     # Scoring.
 
@@ -531,6 +531,12 @@ class Detector:
     @property
     def _sample(self) -> RowSample | None:
         return self._facts.sample
+
+    @property
+    def sample_keys(self) -> np.ndarray[Any, Any]:
+        """The keys of the training rows that are sampled, by which they are recognised, shape (k,)."""
+        assert self._sample is not None  # noqa: S101 - of a fitted detector
+        return to_numpy(self._sample.keys, np.int64)
 
     @property
     def _repeated(self) -> float:

@@ -347,17 +347,18 @@ def single_error(model: ScoringModel, rows: np.ndarray[Any, Any]) -> float:
     if model.subspace is not None and model.subspace.rank < model.n_features:
         return math.inf
     rng = np.random.default_rng(0)
-    some = rows[np.arange(_TRIED_ROWS) % len(rows)]
+    some = rows[np.arange(_TRIED_ROWS) % len(rows)].astype(np.float64)
     kinds = [
         some,
-        some + rng.normal(size=some.shape) * rows.std(axis=0),  # far from training rows, and the closer to the mean
+        some + rng.normal(size=some.shape) * some.std(axis=0),
         (some + some[rng.permutation(len(some))]) / 2,
         some[:, rng.permutation(some.shape[1])],
         some * 1e3,
         some * 1e-3,
     ]
-    tried = np.concatenate(kinds).astype(rows.dtype)
-    logits = Scorer(model).logits(tried).astype(tried.dtype)
+    with np.errstate(over="ignore"):
+        tried = np.concatenate(kinds).astype(rows.dtype)
+        logits = Scorer(model).logits(tried).astype(tried.dtype)
     worst = 0.0
     for given in (None, logits):
         exact = Scorer(model).regret(tried, given)
