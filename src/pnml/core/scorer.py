@@ -35,7 +35,7 @@ LARGEST_ERROR = 3e-4
 """Regrets of a model are computed in float32 if none of those tried is off by a larger share, so that hardly any other
 is off by 1 %."""
 
-_TRIED_ROWS = 128  # of each kind, to tell whether float32 is precise enough
+_TRIED_ROWS = 64  # of each kind, to tell whether float32 is precise enough
 _SMALLEST_REGRET = 1e-30  # errors are relative to no less, as float32 has hardly smaller numbers
 _RULED_OUT = -1e30  # logits of classes that a model does not allow for a sample
 _MOST_ROWS = 2048  # on a GPU: in a larger batch arithmetic costs more than calls
