@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,7 @@ from pnml.backend.arrays import (
 from pnml.backend.threads import spread
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _CHUNK_BYTES = 3 << 20  # stays in a processor's cache
 _REMOTE_CHUNK_BYTES = 1 << 29  # keeps a GPU busy for milliseconds
@@ -167,8 +166,8 @@ def squares(x: Array) -> Array:
     return xp.linalg.vector_norm(x, axis=-1) ** 2 if compat.is_torch_array(x) else xp.vecdot(x, x)
 
 
-_vecdot: Callable[[Any, Any], Any] = numpy_namespace.vecdot  # type: ignore[attr-defined] # NumPy before 2.0 has none
-if hasattr(np, "vecdot"):
+_vecdot: Callable[[Any, Any], Any] = numpy_namespace.vecdot  # type: ignore[attr-defined]
+if hasattr(np, "vecdot"):  # since NumPy 2.0
     _vecdot = np.vecdot
 
 
