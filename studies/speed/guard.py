@@ -149,8 +149,7 @@ class Bench:
         calls = [self.calls(guard, case, batch, facts) for batch in case.batches if not self.quick or batch <= 8]
         if compiled:
             guard.compile()
-            batch = case.batches[-1]
-            calls.append(self.calls(guard, case, batch, facts, alone=torch.compile(network)))
+            calls.append(self.calls(guard, case, size, facts, alone=torch.compile(network)))
         return calls, fit
 
     def calls(
@@ -282,7 +281,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=60)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--networks", nargs="*", help="names of some of the networks, and no large models")
-    parser.add_argument("--compiled", action="store_true", help="the largest batches by torch.compile, too")
+    parser.add_argument("--compiled", action="store_true", help="the largest batches as torch.compile compiles the network, too")
     parser.add_argument("--quick", action="store_true", help="smaller sizes, to see that everything runs")
     options = parser.parse_args()
     device = torch.device(options.device)
