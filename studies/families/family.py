@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
-from pnml.pytorch.pooling import join
 from torch import Tensor, nn
 
 from pnml.integrations._import import import_pytorch_ood
 from pnml.metrics import evaluate
+from pnml.pytorch.pooling import join
 from pnml.pytorch.recording import record_layers
 from pnml_bench.environment import environment, git_state
 from pnml_bench.methods import ALL_METHODS, GROUPS, MethodFailedError, Outputs, View
