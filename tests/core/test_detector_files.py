@@ -186,7 +186,9 @@ def one(array: np.ndarray[Any, Any], value: float) -> np.ndarray[Any, Any]:
     return changed
 
 
-@pytest.mark.parametrize("change", [lambda v: v * 1.001, lambda v: v * 0, np.ones_like, lambda v: one(v, v[0, 0] + 1e-6)])
+@pytest.mark.parametrize(
+    "change", [lambda v: v * 1.001, lambda v: v * 0, np.ones_like, lambda v: one(v, v[0, 0] + 1e-6)]
+)
 def test_eigenvectors_that_are_not_orthonormal_are_refused(change: Any, tmp_path: Path) -> None:
     arrays, info = to_state(plain())
     changed = arrays | {"eigenvectors": change(arrays["eigenvectors"])}
@@ -207,7 +209,9 @@ def test_bases_of_all_kinds_of_training_rows_are_orthonormal_enough(tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["weight", "bias"])
-def test_another_last_layer_than_that_of_the_fit_is_refused(name: str, state: tuple[Arrays, Info], tmp_path: Path) -> None:
+def test_another_last_layer_than_that_of_the_fit_is_refused(
+    name: str, state: tuple[Arrays, Info], tmp_path: Path
+) -> None:
     arrays, info = state
     arrays[name] = one(arrays[name], 0.25)
     with pytest.raises(ValueError, match="weight and bias are not those of the last layer that was fitted"):

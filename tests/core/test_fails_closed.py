@@ -74,7 +74,7 @@ def test_denormal_rows_keep_their_direction_or_are_flagged(scale: str, dtype: An
         np.testing.assert_allclose(result.regret, math.log(5), rtol=1e-12)
     elif scale == "paper":
         np.testing.assert_allclose(result.regret, detector.score(whole), rtol=1e-5)
-    assert scale == "paper" and dtype == np.float32 or result.is_ood.all()
+    assert (scale == "paper" and dtype == np.float32) or result.is_ood.all()
 
 
 @modest

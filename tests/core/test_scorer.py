@@ -126,9 +126,7 @@ def test_rows_of_extreme_length_have_the_regret_of_their_direction(library: Any,
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("logits", [None, torch.empty(50, 7, device="meta")])
-def test_no_step_of_scoring_looks_at_a_value(
-    dtype: torch.dtype, logits: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_step_of_scoring_looks_at_a_value(dtype: torch.dtype, logits: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A meta tensor has no values: whatever looks at one raises, as it would wait for a GPU."""
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda _: False)  # which does not know of it
     weight, bias, train, _ = problem(2)

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors import safe_open
-from safetensors.numpy import load_file
 
-from pnml import Correlation, Detector
-from pnml.backend.state import save_state
-from pnml.core.calibration_scores import TrainingRowsWarning
-from pnml.core.sample import SIZE, RowSample, _keys, _values
+from pnml import Detector
+from pnml.core.sample import SIZE, RowSample, _keys
 
 from .strategies import seeds
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Matrix = np.ndarray[Any, Any]
 N, WIDTH, CLASSES = 5000, 40, 6
