@@ -41,7 +41,7 @@ def release_notes(tag: str, repository: str, root: Path = ROOT) -> str:
     address = f"https://github.com/{repository}"
     if address not in (root / "pyproject.toml").read_text(encoding="utf-8"):
         raise ValueError(f"pyproject.toml does not name {address}: add Source, Issues and Changelog to [project.urls]")
-    for page in ("README.md", "docs/start.md"):
+    for page in ("README.md", "docs/index.md"):
         if "No release is on PyPI yet" in (root / page).read_text(encoding="utf-8"):
             raise ValueError(f"{page} says that no release is on PyPI yet: write pip install 'pnml[torch,sklearn]'")
     return dated[2].strip() + "\n"

@@ -108,7 +108,7 @@ def release(tmp_path: Path) -> Path:
         "CHANGELOG.md",
         "pyproject.toml",
         "README.md",
-        "docs/start.md",
+        "docs/index.md",
     ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
@@ -116,7 +116,7 @@ def release(tmp_path: Path) -> Path:
     change(tmp_path / "CITATION.cff", f"version: {__version__}", "version: 9.8.7\ndate-released: 2030-12-31")
     change(tmp_path / "CHANGELOG.md", "## [Unreleased]", "## [Unreleased]\n\n## [9.8.7], 2030-12-31")
     change(tmp_path / "pyproject.toml", "[project.urls]", '[project.urls]\nSource = "https://github.com/a/pnml"')
-    for page in ("README.md", "docs/start.md"):
+    for page in ("README.md", "docs/index.md"):
         change(tmp_path / page, "No release is on PyPI yet", "Releases are on PyPI")
     return tmp_path
 
@@ -147,7 +147,7 @@ def test_notes_of_a_release_are_its_part_of_the_changelog(release: Path) -> None
         ("CHANGELOG.md", "[9.8.7]", "[9.8.6]", r"no heading '## \[9\.8\.7\], YYYY-MM-DD'"),
         ("pyproject.toml", "a/pnml", "b/pnml", "does not name https://github.com/a/pnml"),
         ("README.md", "Releases are on PyPI", "No release is on PyPI yet", "README.md says that no release"),
-        ("docs/start.md", "Releases are on PyPI", "No release is on PyPI yet", r"start\.md says that no release"),
+        ("docs/index.md", "Releases are on PyPI", "No release is on PyPI yet", r"index\.md says that no release"),
     ],
 )
 def test_release_that_contradicts_itself_is_refused(

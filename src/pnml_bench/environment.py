@@ -10,10 +10,14 @@ import shutil
 import subprocess
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pnml._version import __version__
+
+if TYPE_CHECKING:
+    import torch
 
 _CPUINFO = Path("/proc/cpuinfo")
 _SOURCE = Path(__file__).parents[1]
@@ -116,3 +120,22 @@ def _cpu_name() -> str:
             if name.strip() == "model name":
                 return value.strip()
     return platform.processor() or platform.machine()
+
+
+def choose_device(name: str) -> torch.device:
+    """Return the device of a name, as PyTorch names it; "auto" takes a CUDA device where there is one.
+
+    >>> choose_device("cpu")
+    device(type='cpu')
+    """
+    import torch
+
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ValueError(f"PyTorch knows no device {name!r}: give auto, cpu, cuda or cuda:0") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"there is no CUDA device for {name!r} here: give --device cpu")
+    return device

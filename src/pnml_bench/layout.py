@@ -62,7 +62,7 @@ def header(table: Table) -> tuple[str, ...]:
 def lines(table: Table) -> list[Line]:
     """Return the lines of a table: two for a pair of which nothing was run, more for the others.
 
-    >>> from pnml_bench.table_sources import Sources
+    >>> from pnml_bench.tables import Sources
     >>> from pnml_bench.tables import build_tables
     >>> for line in lines(build_tables(Sources([]))[0])[:2]:
     ...     print(line.ind, line.ood, line.kind, line.cells[:2])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from functools import cached_property
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -11,8 +12,8 @@ import torch
 from pnml.backend.progress import track
 from pnml.core.detector import Detector
 from pnml_bench import zoo
-from pnml_bench.clock import Clock
-from pnml_bench.memory import Memory, watched_memory
+from pnml_bench.clock import Clock, Memory, watched_memory
+from pnml_bench.data import load
 from pnml_bench.methods import Method, Odin, PublishedDetector
 from pnml_bench.methods.view import View
 from pnml_bench.protocol import NOISE
@@ -23,8 +24,38 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from pnml_bench.data import ImageSet
-    from pnml_bench.dataset_cache import DatasetCache
     from pnml_bench.options import Options, Variant
+
+
+_LARGEST = 1 << 28  # bytes of a set that is kept; larger ones are loaded again
+
+
+class DatasetCache:
+    """Loads image sets and keeps those of moderate size.
+
+    Args:
+        limit: take at most this many images of every set.
+
+    >>> cache = DatasetCache(limit=5)
+    >>> cache.load("uniform")
+    ImageSet('uniform', 'test', 5 images of 32×32 pixels)
+    >>> cache.load("uniform") is cache.load("uniform")
+    True
+    """
+
+    def __init__(self, limit: int | None = None) -> None:
+        self.limit = limit
+        self._kept: dict[tuple[str, str, int, int | None], ImageSet] = {}
+
+    def load(self, name: str, *, split: str = "test", seed: int = 0, size: int | None = None) -> ImageSet:
+        """Return a set as :func:`pnml_bench.data.load` does, loaded at most once if it is of moderate size."""
+        key = name, split, seed, size
+        if key in self._kept:
+            return self._kept[key]
+        images = load(name, split=split, limit=self.limit, seed=seed, size=size)
+        if prod(images.images.shape) <= _LARGEST:
+            self._kept[key] = images
+        return images
 
 
 class FittedMethod(NamedTuple):

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pnml_bench.device import choose_device
-from pnml_bench.environment import environment
+from pnml_bench.environment import choose_device, environment
 from pnml_bench.methods import ALL_METHODS
 from pnml_bench.results import PAPER_STUDY
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from pnml.metrics import average, evaluate
 from pnml_bench import zoo
+from pnml_bench.clock import Memory, watched_memory
 from pnml_bench.data import DataNotFoundError
-from pnml_bench.memory import Memory, watched_memory
 from pnml_bench.protocol import NOISE
 from pnml_bench.results import NO_IMAGES, NO_WEIGHTS, Result, Run, Scores, current_time
 from pnml_bench.saved_scores import collect_scores, keeps_scores, save_scores, saved_scores_path

@@ -1,4 +1,8 @@
-"""The tables in the formats they can be written in."""
+"""The paper's tables and leaderboards in the formats they can be written in.
+
+LaTeX is to be read into a document that uses the packages booktabs and longtable; HTML is one page that needs nothing
+but itself.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,26 @@ import csv
 import io
 from dataclasses import astuple
 from enum import Enum
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from pnml.backend.extras import require
 from pnml_bench.layout import header, lines, markdown_table, notes
-from pnml_bench.render_html import render_html
-from pnml_bench.render_latex import render_latex
-from pnml_bench.table_counts import count
-from pnml_bench.tables import Numbers
+from pnml_bench.leaderboard import COLUMNS
+from pnml_bench.tables import Numbers, count
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from pnml_bench.leaderboard import Board
     from pnml_bench.tables import Cell, Table
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_TEX = str.maketrans(
+    {character: f"\\{character}" for character in "&%$#_{}"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "−": "$-$", "–": "--"}
+    | {"†": r"$^\dagger$", "‡": r"$^\ddagger$", "×": r"$\times$", "ε": r"$\varepsilon$"}
+)
 
 
 class Format(str, Enum):
@@ -38,18 +50,65 @@ class Format(str, Enum):
 def render(tables: Sequence[Table], form: Format) -> str:
     """Write some tables in one format.
 
-    >>> from pnml_bench.table_sources import Sources
+    >>> from pnml_bench.tables import Sources
     >>> from pnml_bench.tables import build_tables
     >>> print(render(build_tables(Sources([]))[:1], Format.CSV).splitlines()[1])
     densenet-auroc,densenet-bc-100,cifar100,isun,baseline,auroc,,,,,,,69.7,96.4,,,,not run,no result
     """
-    renderers = {
-        Format.MARKDOWN: render_markdown,
-        Format.LATEX: render_latex,
-        Format.CSV: render_csv,
-        Format.HTML: render_html,
-    }
-    return renderers[form](tables)
+    if form is Format.MARKDOWN:
+        return render_markdown(tables)
+    if form is Format.CSV:
+        return render_csv(tables)
+    about = {"counts": count(tables), "header": header, "lines": lines, "notes": notes}
+    return _filled(form.file_name, tables=tables, **about)
+
+
+def render_leaderboard_latex(boards: Sequence[Board]) -> str:
+    r"""Write one LaTeX ``table`` per board.
+
+    >>> from pnml_bench.leaderboard import Board, Standing
+    >>> board = Board("mine_create, photos", (), ("other",), (Standing("pnml", overall=99.25),), ())
+    >>> render_leaderboard_latex([board]).splitlines()[6]
+    'pnml & yes & -- & -- & 99.2 & -- & -- \\\\'
+    """
+    return _filled("leaderboard.tex", boards=boards, columns=COLUMNS)
+
+
+def _filled(template: str, **values: Any) -> str:
+    """Return a template with its values."""
+    jinja2 = require("jinja2", extra="bench", what="writing HTML and LaTeX")
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        autoescape=template.endswith(".html"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        # the usual braces are LaTeX's
+        block_start_string="<%",
+        block_end_string="%>",
+        variable_start_string="<<",
+        variable_end_string=">>",
+        comment_start_string="<#",
+        comment_end_string="#>",
+    )
+    environment.filters |= {"tex": _tex, "tex_line": _tex_line}
+    text: str = environment.get_template(template).render(values)
+    return text
+
+
+def _tex(text: str) -> str:
+    r"""Return text in which no character is a command of LaTeX.
+
+    >>> _tex("mine_create: 5 %")
+    'mine\\_create: 5 \\%'
+    """
+    return text.translate(_TEX)
+
+
+def _tex_line(cells: Iterable[str]) -> str:
+    """Return the cells of a row, and its end."""
+    return " & ".join(map(_tex, cells)) + r" \\"
 
 
 def render_markdown(tables: Sequence[Table]) -> str:

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from pnml.report.labels import label
-from pnml.report.model import Report
-from pnml.report.table import Table
-from pnml.report.tables import metric_columns, metric_row, metrics_by_set
+from pnml.report.model import Report, Table
+from pnml.report.tables import METRICS, metrics_by_set
+from pnml_bench.leaderboard import NEAR
 from pnml_bench.saved_scores import SavedScores, load_scores, saved_scores_path
 from pnml_bench.store import load_study
 from pnml_bench.summary import absent, notes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from pnml.metrics import Metrics
@@ -144,17 +144,55 @@ def _rank(method: str) -> int:
 
 
 def _tables(run: Sequence[Result]) -> tuple[Table, ...]:
-    """Return a table for each network and in-distribution set; of the methods of an OOD set, the default is first."""
-    rows: dict[str, list[tuple[str | float | None, ...]]] = {}
-    places = {result.key[:3]: place for place, result in reversed([*enumerate(run)])}
-    for result in sorted(run, key=lambda result: (places[result.key[:3]], _rank(result.method))):
-        model, ind, ood, method = map(label, result.key)
-        measured: tuple[Metrics | None, ...] = ()
-        if result.scores is not None:
-            measured = result.scores.method, result.scores.plus_pnml
-        rows.setdefault(f"{model}, {ind}", []).append((ood, method, *metric_row(*measured)))
-    columns: tuple[str | tuple[str, str], ...] = ("OOD set", "Method", *metric_columns("alone", "with pNML"))
-    return tuple(Table(title=title, columns=columns, rows=tuple(lines)) for title, lines in rows.items())
+    """Return a table of every metric for each network and in-distribution set, the AUROC with a chart."""
+    networks: dict[tuple[str, str], list[Result]] = {}
+    for result in run:
+        networks.setdefault((result.model, result.ind), []).append(result)
+    return tuple(
+        _table(f"{label(model)}, {label(ind)}: {label(metric)}", metric, NEAR.get(ind, ()), results)
+        for (model, ind), results in networks.items()
+        for metric in METRICS
+    )
+
+
+def _table(title: str, metric: str, near: Sequence[str], results: Iterable[Result]) -> Table:
+    """Return a metric of one network: a row for each OOD set, a column for each score, the default's first."""
+    scores: dict[str, dict[str, float]] = {}
+    oods: dict[str, None] = {}
+    for result in sorted(results, key=lambda result: _rank(result.method)):
+        oods[result.ood] = None
+        for name, metrics in _metrics(result).items():
+            scores.setdefault(name, {})[result.ood] = getattr(metrics, metric)
+    groups = {"near": [ood for ood in oods if ood in near], "far": [ood for ood in oods if ood not in near]}
+    rows: list[tuple[str | float | None, ...]] = []
+    for group, members in groups.items():
+        rows += [(label(ood), *(values.get(ood) for values in scores.values())) for ood in members]
+        if len(members) > 1:
+            name = f"Mean of {group}" if all(groups.values()) else "Mean"
+            rows.append((name, *(_mean(values, members) for values in scores.values())))
+    is_first = metric == METRICS[0]
+    return Table(
+        title=title,
+        columns=("OOD set", *((label(metric), name) for name in scores)),
+        rows=tuple(rows),
+        note="In percent. The best of each row is bold.",
+        charted=next(iter(scores)) if is_first else "",
+        folded=not is_first,
+    )
+
+
+def _metrics(result: Result) -> dict[str, Metrics]:
+    """Return the metrics of a method, and those of its regret, by name; the regret leads."""
+    name = label(result.method)
+    if result.scores is None:
+        return {}
+    alone = {name: result.scores.method}
+    return alone if result.scores.plus_pnml is None else {f"{name}+pNML": result.scores.plus_pnml, **alone}
+
+
+def _mean(values: Mapping[str, float], oods: Sequence[str]) -> float | None:
+    """Return the mean over some OOD sets, None if one of them was not measured."""
+    return float(np.mean([values[ood] for ood in oods])) if values.keys() >= set(oods) else None
 
 
 def _facts(results: Sequence[Result], shown: Sequence[Result]) -> dict[str, str]:
@@ -166,11 +204,11 @@ def _facts(results: Sequence[Result], shown: Sequence[Result]) -> dict[str, str]
     if is_one_network and first.accuracy is not None:
         facts["Test accuracy"] = f"{first.accuracy:.1f}% on {label(first.ind)}"
     facts["Results"] = f"{count} run, {len(results) - count} not run"
+    facts["Date"] = _listed(sorted({result.date[:10] for result in shown}))
     if is_one_network and "train" in first.counts:
         facts["Detector"] = f"fitted on {first.counts['train']:,} samples, rank {first.rank}"
     facts["Checkpoint"] = _listed(result.checkpoint or "" for result in shown)
     facts["Command"] = first.command + (" and others" if len(shown) > 1 else "")
-    facts["Date"] = _listed(sorted({result.date[:10] for result in shown}))
     facts["Device"] = _listed(result.run.device for result in shown)
     facts["Versions"] = ", ".join(f"{name} {version}" for name, version in first.run.versions.items())
     facts["Images"] = "; ".join(notes(shown))

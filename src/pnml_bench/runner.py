@@ -7,10 +7,9 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pnml_bench.dataset_cache import DatasetCache
 from pnml_bench.methods import MethodFailedError
-from pnml_bench.model_under_test import ModelUnderTest, full_precision
-from pnml_bench.own.model_under_test import OwnModelUnderTest
+from pnml_bench.model_under_test import DatasetCache, ModelUnderTest, full_precision
+from pnml_bench.own.benchmark import OwnModelUnderTest
 from pnml_bench.protocol import NOISE
 from pnml_bench.record import UNAVAILABLE, measure, not_run
 from pnml_bench.results import Result, Run, start_run

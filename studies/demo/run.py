@@ -31,8 +31,8 @@ from pnml.backend.progress import track
 from pnml.demo.assets import ATTRIBUTION, DETECTOR, FILES, FOLDER, SAMPLE, WEIGHTS
 from pnml.demo.images import SIDE
 from pnml_bench import data, zoo
-from pnml_bench.training.measure import accuracy, to_labelled
-from pnml_bench.training.partial import read_metadata
+from pnml_bench.training.augment import accuracy, to_labelled
+from pnml_bench.training.settings import read_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

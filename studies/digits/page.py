@@ -10,7 +10,7 @@ from pnml_bench.layout import markdown_table
 Spread = dict[str, float]
 
 SCALES = {
-    "auto": '`embedding_scale="auto"`, the default ([why](../near-ood.md))',
+    "auto": '`embedding_scale="auto"`, the default ([why](../quality.md#near-ood))',
     "paper": '`embedding_scale="paper"`, norm 1, reproduces the paper',
 }
 WAYS = {

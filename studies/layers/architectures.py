@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pnml_bench.data.selection import Selection
-    from pnml_bench.training.measure import Labelled
+    from pnml_bench.training.augment import Labelled
     from pnml_bench.zoo.network import Tap
 
 

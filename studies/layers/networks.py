@@ -24,9 +24,9 @@ from torch.nn.functional import conv2d
 from pnml.backend.files import atomic_path
 from pnml_bench.data import load
 from pnml_bench.training import DATASETS
-from pnml_bench.training.measure import accuracy, to_labelled
+from pnml_bench.training.augment import accuracy, to_labelled
 from pnml_bench.zoo.densenet import DenseNet
-from pnml_bench.zoo.resnet_cifar import ResNetCifar
+from pnml_bench.zoo.resnet import ResNetCifar
 from pnml_bench.zoo.wide_resnet import WideResNet
 from studies.layers.architectures import (
     BATCH,

@@ -37,7 +37,7 @@ from pnml_bench.data import load
 from pnml_bench.data.folder import read_folder
 from pnml_bench.data.selection import Selection
 from pnml_bench.data.source import data_folders
-from pnml_bench.device import choose_device
+from pnml_bench.environment import choose_device
 from pnml_bench.methods import PublishedDetector, View
 from pnml_bench.methods.gram import Gram, validation_splits
 from pnml_bench.methods.logit_scores import msp_score

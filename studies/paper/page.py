@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pnml.report.labels import label
 from pnml_bench.layout import markdown_table
 from pnml_bench.render import Format, render
-from pnml_bench.table_counts import NETWORKS, count, mean_difference
-from pnml_bench.table_sources import RETRAINED_STUDY, Sources
-from pnml_bench.tables import build_tables
+from pnml_bench.tables import NETWORKS, RETRAINED_STUDY, Sources, build_tables, count, mean_difference
 from studies.trainings import read_trainings
 
 if TYPE_CHECKING:

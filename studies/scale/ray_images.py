@@ -116,7 +116,7 @@ def run(words: list[str], notes: Path, options: argparse.Namespace, *, kill: boo
         NOTES: str(notes),
         "PYTHONPATH": os.pathsep.join([here, os.environ.get("PYTHONPATH", "")]),
     }
-    mean, std = (",".join(map(str, values)) for values in zoo.normalisation.CIFAR)
+    mean, std = (",".join(map(str, values)) for values in zoo.network.CIFAR)
     how = ["--model", "ray_images:create", "--mean", mean, "--std", std, "--batch-size", str(options.batch_size)]
     command = [sys.executable, "-m", "pnml", *words, "--images", str(options.images), *how]
     started = time.perf_counter()

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from pnml.backend.files import atomic_path
 from pnml_bench.zoo import Normalise
-from pnml_bench.zoo.normalisation import IMAGENET, Channels
+from pnml_bench.zoo.network import IMAGENET, Channels
 from studies.strangers.networks import dense, files, mobile, plain, quantised, resnets, sequence, tokens
 
 if TYPE_CHECKING:

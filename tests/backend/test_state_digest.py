@@ -14,8 +14,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from pnml.backend.state import load_state, save_state
-from pnml.backend.tensor_files import content_digest, write_tensors
+from pnml.backend.state import content_digest, load_state, save_state
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,16 +59,6 @@ def test_every_array_comes_back_by_the_reader_of_safetensors(tmp_path: Path) -> 
     assert load_state(tmp_path / "state", "pnml.test", 1)[1] == INFO
 
 
-def test_numbers_are_aligned_for_readers_that_map_the_file(tmp_path: Path) -> None:
-    content = saved(tmp_path / "state").read_bytes()
-    size = int.from_bytes(content[:8], "little")
-    header = json.loads(content[8 : 8 + size])
-    del header["__metadata__"]
-    assert size % 8 == 0
-    for name, entry in header.items():
-        assert entry["data_offsets"][0] % ARRAYS[name].itemsize == 0
-
-
 def test_the_same_state_gives_the_same_bytes(tmp_path: Path) -> None:
     """Also where arrays come in another order, and in processes that hash text differently."""
     backwards = dict(reversed(ARRAYS.items()))
@@ -104,7 +93,7 @@ def test_an_array_under_the_name_of_another_is_refused(tmp_path: Path) -> None:
         path = saved(tmp_path / "state")
         with safe_open(path, "np") as file:
             metadata = file.metadata()
-        write_tensors(path, ARRAYS | changes, metadata)
+        save_file({name: np.array(array, order="C") for name, array in (ARRAYS | changes).items()}, path, metadata)
         with pytest.raises(ValueError, match="does not have the digest that was stored with it: take a copy"):
             load_state(path, "pnml.test", 1)
 
@@ -122,13 +111,10 @@ def test_a_digest_must_not_be_missing(tmp_path: Path) -> None:
         load_state(path, "pnml.test", 1)
 
 
-def test_the_digest_is_that_of_what_the_documentation_says(tmp_path: Path) -> None:
+def test_the_digest_is_that_of_what_the_documentation_says() -> None:
     metadata = {"b": "2", "a": "1"}
     expected = hashlib.sha256(b'[[["x", "<f8", [2]]], {"a": "1", "b": "2"}]' + np.array([1.0, 2.0]).tobytes())
     assert content_digest({"x": np.array([1.0, 2.0])}, metadata) == expected.hexdigest()
-    write_tensors(tmp_path / "x", {}, metadata)
-    with safe_open(tmp_path / "x", "np") as file:
-        assert (file.metadata(), list(file.keys())) == (metadata, [])
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
@@ -160,8 +146,6 @@ def test_numbers_that_numpy_does_not_know_are_refused(tmp_path: Path, dtype: str
     (tmp_path / "state").write_bytes(len(text).to_bytes(8, "little") + text + bytes(size))
     with pytest.raises(ValueError, match=r"state is (not a whole safetensors file|damaged)"):
         load_state(tmp_path / "state", "pnml.test", 1)
-    with pytest.raises(TypeError, match="'a' holds complex128, which safetensors does not know"):
-        save_state(tmp_path / "state", "pnml.test", 1, {"a": np.zeros(1, dtype=complex)}, {})
 
 
 def test_what_is_no_file_is_refused_without_waiting_for_it(tmp_path: Path) -> None:

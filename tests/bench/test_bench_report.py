@@ -123,14 +123,16 @@ def test_means_over_splits_are_in_tables_beside_the_charts(small_world: Path, tm
     made = report_of(choose_results(small_world, method="gram"), small_world)
     assert (made.baseline_name, made.pnml_name) == ("Gram", "Gram+pNML")
     assert made.facts["Charts"].startswith("one draw of each set, or one split")
-    (table,) = made.tables
-    assert table.title == "DenseNet-BC-100, CIFAR-10"
+    table, _, detection = made.tables
+    assert (table.title, table.folded, table.charted) == ("DenseNet-BC-100, CIFAR-10: AUROC", False, "Gram+pNML")
+    assert (detection.title, detection.folded) == ("DenseNet-BC-100, CIFAR-10: Detection accuracy", True)
+    assert table.columns == ("OOD set", ("AUROC", "Gram+pNML"), ("AUROC", "Gram"))
     results = {result.ood: result.scores for result in load_study(small_world) if result.method == "gram"}
-    for row, ood in zip(table.rows, ("svhn", "uniform"), strict=True):
+    for row, ood in zip(table.rows[:2], ("svhn", "uniform"), strict=True):
         scores = results[ood]
         assert scores is not None
         assert scores.plus_pnml is not None
-        assert row[1:4] == ("Gram", scores.method.auroc, scores.plus_pnml.auroc)
+        assert row[1:] == (scores.plus_pnml.auroc, scores.method.auroc)
     assert made.sets[0].labels is not None
     assert len(made.sets[0].labels) == len(made.sets[0]) == 11  # without the tenth held out
     done = call(small_world, "--study", "paper-limit-20", "--out", tmp_path / "report.html")
@@ -142,9 +144,31 @@ def test_default_method_leads(small_world: Path) -> None:
     run_keeping_scores(small_world, "svhn,isun", "baseline,energy,pnml")
     results = choose_results(small_world)
     assert [group.method for group in charted_groups(results, small_world)] == ["pnml", "baseline", "energy"]
-    (table,) = report_of(results, small_world).tables
-    rows = [(ood, method) for ood in ("iSUN", "SVHN") for method in ("pnml", "Baseline", "Energy")]
-    assert [row[:2] for row in table.rows] == rows
+    table = report_of(results, small_world).tables[0]
+    assert [column[1] for column in table.columns][1:] == ["pnml", "Baseline+pNML", "Baseline", "Energy+pNML", "Energy"]
+    assert [row[0] for row in table.rows] == ["iSUN", "SVHN", "Mean"]
+
+
+def test_near_and_far_sets_have_means_and_the_best_of_a_row_is_bold(tmp_path: Path) -> None:
+    low, high = evaluate([1, 2, 4], [3, 5]), evaluate([1, 2, 3], [4, 5])
+    for ood, method, found in (
+        ("svhn", "baseline", Scores(low, plus_pnml=high)),
+        ("cifar100", "baseline", Scores(high, plus_pnml=low)),
+        ("isun", "baseline", Scores(low, plus_pnml=high)),
+        ("svhn", "energy", Scores(low)),
+    ):
+        ResultStore(tmp_path).append(
+            Cell(model="resnet-34", ind="cifar10", ood=ood, method=method, scores=found, date="2024-05-17T10:00")
+        )
+    table = report_of(choose_results(tmp_path), tmp_path).tables[0]
+    rows = {str(name): values for name, *values in table.rows}
+    assert list(rows) == ["CIFAR-100", "iSUN", "SVHN", "Mean of far"]
+    assert rows["Mean of far"] == [100.0, low.auroc, None], "Energy was not run on iSUN"
+    assert call(tmp_path, "--out", tmp_path / "report.html").exit_code == 0
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    (svhn,) = re.findall(r'<th scope="row">SVHN</th>(.*?)</tr>', page.split("</table>")[0])
+    assert re.findall(r'class="number( best)?">([\d.]+)', svhn) == [(" best", "100.0"), ("", "83.3"), ("", "83.3")]
+    assert len(re.findall(r'<circle class="leading"', page)) == 4
 
 
 def test_charts_leave_out_cells_with_other_in_distribution_scores(small_world: Path) -> None:
@@ -154,7 +178,7 @@ def test_charts_leave_out_cells_with_other_in_distribution_scores(small_world: P
     save_scores(saved._replace(ind=replace(saved.ind, regret=2 * saved.ind.regret)), path)
     made = report_of(choose_results(small_world), small_world)
     assert [one.name for one in made.sets] == ["CIFAR-10", "iSUN"]
-    assert [row[0] for row in made.tables[0].rows] == ["iSUN", "SVHN"]
+    assert [row[0] for row in made.tables[0].rows] == ["iSUN", "SVHN", "Mean"]
 
 
 def test_results_without_saved_scores_are_shown_as_tables(tmp_path: Path) -> None:
@@ -172,12 +196,11 @@ def test_results_without_saved_scores_are_shown_as_tables(tmp_path: Path) -> Non
     assert done.exit_code == 0, done.output
     assert "no scores were kept" in done.stderr
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert re.findall(r"<h3>(.*?)</h3>", page) == ["ResNet-34, CIFAR-10", "ResNet-34, SVHN"]
+    assert re.findall(r"<h3>(.*?)</h3>", page) == ["ResNet-34, CIFAR-10: AUROC", "ResNet-34, SVHN: AUROC"]
     assert "2 run, 1 not run" in page
     assert "ResNet-34, CIFAR-10 against iSUN with Baseline: image set absent: isun" in page
     assert ">83.3</td>" in page
     assert ">100.0</td>" in page
-    assert page.count("–</td>") == 3
     assert len(choose_results(tmp_path, ind="cifar10")) == 2
     with pytest.raises(ValueError, match="has the method 'odin': choose from baseline, energy"):
         choose_results(tmp_path, method="odin")

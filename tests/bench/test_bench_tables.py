@@ -15,9 +15,7 @@ from pnml.metrics import Metrics
 from pnml_bench.paper import paper_cells
 from pnml_bench.render import Format, render
 from pnml_bench.results import Result, Scores
-from pnml_bench.table_counts import count
-from pnml_bench.table_sources import Sources
-from pnml_bench.tables import TABLE_NAMES, Table
+from pnml_bench.tables import TABLE_NAMES, Sources, Table, count
 from pnml_bench.tables import build_tables as build_from
 
 

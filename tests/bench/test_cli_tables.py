@@ -16,8 +16,7 @@ from pnml_bench.cli import tables as command
 from pnml_bench.render import Format, render
 from pnml_bench.results import Result, Scores
 from pnml_bench.store import ResultStore, load_study
-from pnml_bench.table_sources import Sources
-from pnml_bench.tables import build_tables
+from pnml_bench.tables import Sources, build_tables
 
 if TYPE_CHECKING:
     from pathlib import Path

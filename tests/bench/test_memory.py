@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from pnml_bench import memory
-from pnml_bench.memory import Memory, watched_memory
+from pnml_bench import clock as memory
+from pnml_bench.clock import Memory, watched_memory
 
 if TYPE_CHECKING:
     from pathlib import Path

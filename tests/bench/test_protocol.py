@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pnml_bench.clock import Clock
-from pnml_bench.dataset_cache import DatasetCache
+from pnml_bench.model_under_test import DatasetCache
 from pnml_bench.options import Options, Variant
 from pnml_bench.paper import paper_cells
 from pnml_bench.protocol import Cell, paper_plan, plan
@@ -108,7 +108,7 @@ def test_an_inner_stage_is_not_counted_in_the_outer(monkeypatch: pytest.MonkeyPa
 
 
 def test_large_sets_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pnml_bench.dataset_cache._LARGEST", 2 * 32 * 32 * 3)
+    monkeypatch.setattr("pnml_bench.model_under_test._LARGEST", 2 * 32 * 32 * 3)
     assert DatasetCache(limit=2).load("uniform") is not None
     small, large = DatasetCache(limit=2), DatasetCache(limit=3)
     assert small.load("uniform") is small.load("uniform")

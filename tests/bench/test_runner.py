@@ -12,8 +12,8 @@ from sklearn.metrics import roc_auc_score
 
 from pnml.core.detector import FewRowsWarning
 from pnml_bench import model_under_test, record, runner, zoo
+from pnml_bench.clock import Memory
 from pnml_bench.data import ImageSet, load
-from pnml_bench.memory import Memory
 from pnml_bench.methods import GROUPS, View
 from pnml_bench.options import Options
 from pnml_bench.protocol import Cell, paper_plan, plan

@@ -31,12 +31,10 @@ def environment(tmp_path: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("page", "at_least"),
     [
-        ("docs/guides/command-line.md", 6),
+        ("docs/guides/command-line.md", 8),
         ("docs/guides/images.md", 6),
-        ("docs/guides/scripts.md", 2),
         ("docs/guides/monitoring.md", 4),
-        ("docs/guides/own.md", 3),
-        ("docs/guides/own-texts.md", 4),
+        ("docs/guides/own.md", 7),
         ("README.md", 1),
     ],
 )

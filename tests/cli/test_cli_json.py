@@ -17,7 +17,7 @@ from .cli_files import CLASSES, FEATURES, make_files, run, table_of
 if TYPE_CHECKING:
     from .cli_files import Files
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "scripts.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "command-line.md"
 
 
 @pytest.fixture

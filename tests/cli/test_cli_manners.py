@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import re
 import signal
@@ -195,6 +196,15 @@ def test_ctrl_c_leaves_one_line(files: Files, monkeypatch: pytest.MonkeyPatch) -
     assert (done.exit_code, done.stdout) == (130, "")
     assert done.stderr == "interrupted: no file was left half-written; run the command again to start over\n"
     assert json.loads(run(*fit_words(files), "--json").stdout)["error"].startswith("interrupted: ")
+
+
+@pytest.mark.parametrize("library", ["numpy", "typer"])
+def test_ctrl_c_while_modules_are_imported_leaves_one_line(library: str, tmp_path: Path) -> None:
+    (tmp_path / f"{library}.py").write_text("raise KeyboardInterrupt")
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    words = [sys.executable, "-m", "pnml", "--version"]
+    done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted: nothing was begun\n")
 
 
 def test_a_progress_bar_ends_before_the_message(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from PIL import Image
 
 import pnml.io.embeddings
 from pnml import Detector
-from pnml.io.folders import LocalFolder
+from pnml.io.store import LocalFolder
 
 from .cli_files import FEATURES, MODEL, Files, fails, fitted_on_images, make_files, run, stop_after, succeeds, table_of
 

@@ -144,6 +144,17 @@ def test_other_formats_on_standard_input_are_refused(content: bytes, what: str, 
     assert f"standard input is {what}: expected .npy, .npz or CSV; write it to a file and give its path" in said
 
 
+def test_closed_standard_input_is_said(
+    files: Files, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["score", str(files.fitted()), "--embeddings", "-"]
+    monkeypatch.setattr(sys, "stdin", None)
+    monkeypatch.setattr(sys, "argv", ["pnml", *words])
+    with pytest.raises(SystemExit, match="1"):
+        app()
+    assert "error: standard input is closed: pipe the embeddings in, or give the path" in capsys.readouterr().err
+
+
 def test_stopped_run_does_not_mix_two_inputs(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.random.default_rng(1).normal(size=(2, 500, FEATURES)).astype(np.float32)
     rows[1, :150] = rows[0, :150]

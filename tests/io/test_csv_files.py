@@ -12,9 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import pnml.io.csv_records
-from pnml.io.csv_files import open_csv
-from pnml.io.csv_records import find_records
+from pnml.io.csv_files import find_records, open_csv
 from pnml.io.embeddings import open_embeddings
 
 if TYPE_CHECKING:
@@ -91,17 +89,14 @@ def test_id_and_index_are_no_features_and_text_is_left_out(tmp_path: Path) -> No
     names=st.lists(st.text(st.sampled_from('a"\n,\r é;'), min_size=1, max_size=6), min_size=1, max_size=30),
     start=st.floats(0, 0.999),
     size=st.integers(1, 9),
-    stride=st.integers(1, 5),
 )
 def test_quoted_ids_with_line_ends_are_read_from_any_row(
-    names: list[str], start: float, size: int, stride: int, tmp_path_factory: pytest.TempPathFactory
+    names: list[str], start: float, size: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     names = [f"{number}{name}" for number, name in enumerate(names)]  # a line of blanks alone is no row
     path = write(tmp_path_factory.mktemp("csv") / "rows.csv", zip(names, range(len(names)), strict=True), ["id", "f0"])
     first = int(start * len(names))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pnml.io.csv_records, "_STRIDE", stride)
-        ids, rows = read_all(path, first, size)
+    ids, rows = read_all(path, first, size)
     expected = list(csv.reader(io.StringIO(path.read_bytes().decode(), newline="")))[1:]
     assert ids == [row[0] for row in expected][first:] == names[first:]
     assert rows[:, 0].tolist() == list(range(first, len(names)))
@@ -110,7 +105,7 @@ def test_quoted_ids_with_line_ends_are_read_from_any_row(
 def test_lines_are_counted_as_an_editor_does(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text('id,f0\n\n"a\nb",1\n\nc,2\nd,x\n')
-    assert [lines for lines, _ in find_records(path).rows(0, 1)] == [[3], [6], [7]]
+    assert [record.line for record in find_records(path).records(0)] == [3, 6, 7]
     with pytest.raises(
         ValueError, match=r"line 7 of .*rows\.csv holds 'x' in column 'f0', where a finite number is exp"
     ):
@@ -121,7 +116,15 @@ BAD: list[tuple[str, str]] = [
     ("", r"is empty: expected a header"),
     ("id,f0\n", r"is empty: 0 rows of 1 features"),
     ("id,name\na,b\n", r"has no columns of numbers, only id, name"),
-    ("f0;f1\n1,5;2\n", r"line 2 of .* holds '1,5' in column 'f0', .* expected: write it with a point"),
+    ("f0;f1\n1,5;2\n", r"line 2 of .* holds '1,5' in column 'f0', .*: write it with the digits 0 to 9 and a point"),
+    ("f0,f1\n1,2\n1_000.5,1\n", r"line 3 of .* holds '1_000\.5' in column 'f0', .*: write it with the digits 0 to 9"),
+    ("f0,f1\n1_0,2\n", r"line 2 of .* holds '1_0' in column 'f0', .*: write it with the digits 0 to 9"),
+    (
+        "f0,f1\n1,\u0661\u0662\n",
+        r"line 2 of .* holds '\u0661\u0662' in column 'f1', .*: write it with the digits",
+    ),
+    ('f0,f1\n"1.000,5",2\n', r"line 2 of .* holds '1\.000,5' in column 'f0', .*: write it with the digits 0 to 9"),
+    ("f0,f1\n1,5,2\n", r"line 2 of .* has 3 cells, the header 2: repair it; decimals need a point, not a comma"),
     ("f0,f1\n1,\n", r"line 2 of .* holds nothing in column 'f1', .* expected: fill it in, or leave the row out"),
     ("f0,f1\n1,nan\n", r"line 2 of .* holds 'nan' in column 'f1', .* expected: fill it in, or leave the row out"),
     ("f0,f1\n1,2\n3\n", r"line 3 of .* has 1 cells, the header 2: repair it"),
@@ -133,7 +136,7 @@ BAD: list[tuple[str, str]] = [
     ("0\n1\n", r"first line of .* holds numbers, where a header is expected"),
     ("f0,f0\n1,2\n", r"has two columns named 'f0': rename one"),
     ("id,f0\na,1\n,2\n", r"line 3 of .* has no id"),
-    ('id,f0\na,1\n"b,2\n', r"line 3 of .* has a quote that is not closed"),
+    ('id,f0\na,1\n"b,2\n', r"line 3 of .* is no CSV .*: close its quotes, or repair it"),
     ('id,f0\na,1\n"b"c,2\n', r"line 3 of .* is no CSV"),
     (
         "f0,features.stem\n1,2\n",
@@ -176,6 +179,6 @@ def test_other_encodings_are_named(tmp_path: Path) -> None:
 
 
 def test_quote_that_is_never_closed_is_found_early(tmp_path: Path) -> None:
-    (tmp_path / "rows.csv").write_text('id,f0\n"a,1\n' + "b,2\n" * 5000)
-    with pytest.raises(ValueError, match=r"line 2 of .* has a quote that is not closed"):
+    (tmp_path / "rows.csv").write_text('id,f0\n"a,1\n' + "b,2\n" * 50_000)
+    with pytest.raises(ValueError, match=r"line 2 of .* is no CSV .*: close its quotes, or repair it"):
         open_embeddings(tmp_path / "rows.csv")

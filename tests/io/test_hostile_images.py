@@ -18,10 +18,10 @@ from PIL import EpsImagePlugin, Image
 import pnml.io.decode
 from bench.data.layouts import random_images, write_images
 from image_bytes import EPS, black_png, tiff
-from pnml.io.decode import FORMATS, UndecodableError, decode, in_threads, read_image, resize_to
+from pnml.io.decode import FORMATS, PixelGate, UndecodableError, in_threads, read_image, resize_to
 from pnml.io.images import image_files, open_images
-from pnml.io.pixel_limits import BatchBudget, PixelGate
 from pnml.io.preparation import Preparation
+from pnml_bench.data.lazy_images import decode
 
 # Other formats that Pillow can open.
 FOREIGN = {"ICO", "TGA", "SGI", "PCX", "MSP", "JPEG2000", "ICNS", "DDS", "QOI"}
@@ -98,7 +98,7 @@ def test_four_small_files_take_no_gigabytes(tmp_path: Path) -> None:
         (tmp_path / f"{number}.png").write_bytes(content)
     program = (
         "import resource, sys, warnings; from pathlib import Path; import PIL.Image\n"
-        "from pnml.io.decode import decode\n"
+        "from pnml_bench.data.lazy_images import decode\n"
         "warnings.simplefilter('ignore')\n"
         "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "before = peak()\n"
@@ -134,7 +134,7 @@ def test_gate_has_room_again_after_an_error() -> None:
 
 
 def test_batch_of_too_many_pixels_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pnml.io.preparation.BatchBudget", lambda: BatchBudget(1000))
+    monkeypatch.setattr("pnml.io.preparation.MAX_BATCH_PIXELS", 1000)
     images = [black_png(20, 20)] * 3
     with pytest.raises(ValueError, match="more than 1,000 pixels together, one of them 20×20: give --size"):
         Preparation().decode(images, strict=False)

@@ -14,6 +14,8 @@ from pnml.engines.local import score
 from pnml.io.embeddings import open_embeddings
 from pnml.io.images import open_images
 from pnml.io.score_table import read_scores
+from pnml.io.scores import write_csv
+from pnml.io.texts import as_texts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,3 +81,12 @@ def test_bytes_that_are_no_text_are_named(name: str, tmp_path: Path) -> None:
     path = write(tmp_path / name, [b"a", b"b", b"c", b"caf\xe9"])
     with pytest.raises(ValueError, match=r"row 3, counted from 0, has the id b'caf\\xe9', .* here '636166e9'"):
         ids_of(open_embeddings(path).reader)
+
+
+def test_ids_that_a_spreadsheet_would_run_are_escaped_and_read_back(tmp_path: Path) -> None:
+    ids = ["=1+1", "+a", "-a", "@a", "'=a", "'a", "a=1"]
+    with (tmp_path / "scores.csv").open("w", newline="") as file:
+        write_csv(file, [{"id": as_texts(ids), "regret": np.zeros(7)}])
+    lines = (tmp_path / "scores.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in lines[1:]] == ["'=1+1", "'+a", "'-a", "'@a", "''=a", "'a", "a=1"]
+    assert read_scores(tmp_path / "scores.csv")["id"].tolist() == ids

@@ -54,14 +54,12 @@ def test_a_part_whose_columns_differ_in_length_covers_nothing(columns: dict[str,
     assert not Part(columns, ["c.png"]).covers(0, 3)
 
 
-@pytest.mark.parametrize(
-    "changed", [{"files": 7}, {"files": None}, {"work": []}, {"work": "rows"}, {"files": {"a": 1}}]
-)
+@pytest.mark.parametrize("changed", [{"files": 7}, {"files": None}, {"work": "rows"}])
 def test_a_manifest_of_other_types_is_refused_by_name(changed: dict[str, Any], tmp_path: Path) -> None:
     store, _ = store_of(tmp_path, "npz")
     manifest = tmp_path / "_manifest.json"
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), **changed}))
-    with pytest.raises(ValueError, match=rf"_manifest\.json in {tmp_path} is damaged \(its '.*\): delete that folder"):
+    with pytest.raises(ValueError, match=rf"_manifest\.json in {tmp_path} is damaged \(.*\): delete that folder"):
         store.begin(WORK, [(0, 3)])
 
 

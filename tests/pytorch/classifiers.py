@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from .networks import CLASSES, FEATURES, images, rows, seeded
 
@@ -70,17 +69,6 @@ class LoRA(nn.Module):
         return found
 
 
-class Cosine(nn.Module):
-    """Logits are the cosines between embeddings and class vectors, times a number."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.vectors = nn.Parameter(torch.randn(CLASSES, FEATURES))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return 16 * functional.linear(functional.normalize(x), functional.normalize(self.vectors))
-
-
 class Recurrent(nn.Module):
     """The head is applied to every step, and one of its outputs, or their mean, is returned."""
 
@@ -101,11 +89,6 @@ class Recurrent(nn.Module):
         return logits.select(axis, -1) if self.taken == "last" else logits.mean(dim=axis)
 
 
-def scaled(scale: Any, head: nn.Linear, shift: Any = 0.0) -> tuple[Tensor, Tensor]:
-    scale = torch.as_tensor(scale).double().expand(CLASSES)
-    return scale[:, None] * head.weight.detach().double(), scale * head.bias.detach().double() + shift
-
-
 def after_body(head: nn.Module, then: Callable[[Tensor], Tensor], weights: Any, notes: str) -> Classifier:
     inner = body()
     model = Then(inner, head, then).eval()
@@ -113,41 +96,11 @@ def after_body(head: nn.Module, then: Callable[[Tensor], Tensor], weights: Any, 
     return Classifier(model, rows, inner, weight.detach(), bias.detach(), notes)
 
 
-def normalised_after() -> Classifier:
-    torch.manual_seed(1)
-    head, norm = nn.Linear(FEATURES, CLASSES), nn.BatchNorm1d(CLASSES)
-    with torch.no_grad():
-        for part in (norm.weight, norm.bias, norm.running_mean, norm.running_var):
-            assert part is not None
-            part.copy_(torch.rand(CLASSES, generator=seeded(3)) + 0.5)
-    assert norm.running_mean is not None
-    assert norm.running_var is not None
-    scale = norm.weight.detach().double() / (norm.running_var.double() + norm.eps).sqrt()
-    shift = norm.bias.detach().double() - scale * norm.running_mean.double()
-    weights = scaled(scale, head, shift)
-    case = after_body(head, norm.eval(), weights, "scaled")
-    return case._replace(model=nn.Sequential(case.model.body, head, norm).eval())  # type: ignore[arg-type]
-
-
 def low_rank() -> Classifier:
     torch.manual_seed(2)
     head = LoRA(nn.Linear(FEATURES, CLASSES))
     base, down, up = (layer.weight.detach().double() for layer in (head.base_layer, head.lora_A, head.lora_B))
     return after_body(head, lambda z: z, (base + 4 * up @ down, head.base_layer.bias), "affine")
-
-
-def cosine() -> Classifier:
-    torch.manual_seed(2)
-    head, inner = Cosine(), body()
-    vectors = head.vectors.detach().double()
-    weight = 16 * vectors / vectors.norm(dim=1, keepdim=True)
-    model = Then(inner, head, lambda z: z).eval()
-
-    def embed(x: Tensor) -> Tensor:
-        found: Tensor = inner(x)
-        return torch.div(found, found.norm(dim=1, keepdim=True))
-
-    return Classifier(model, rows, embed, weight, torch.zeros(CLASSES), "embeddings of norm 1")
 
 
 def pixels(kernel: int, notes: str) -> Classifier:
@@ -201,10 +154,10 @@ def decoder(name: str) -> Classifier:
     return Classifier(model, batch, embed, weight, torch.zeros(CLASSES), "one token of each sample")
 
 
-def followed_by(then: Callable[[Tensor], Tensor], notes: str, scale: float = 1.0) -> Classifier:
+def followed_by(then: Callable[[Tensor], Tensor], notes: str) -> Classifier:
     torch.manual_seed(5)
     head = nn.Linear(FEATURES, CLASSES)
-    return after_body(head, then, scaled(scale, head), notes)
+    return after_body(head, then, (head.weight, head.bias), notes)
 
 
 def one_logit(then: Callable[[Tensor], Tensor], notes: str) -> Classifier:
@@ -220,16 +173,10 @@ def classifiers() -> dict[str, Callable[[], Classifier]]:
     return {
         "softmax": lambda: followed_by(lambda z: z.softmax(dim=1), "before softmax"),
         "log_softmax": lambda: followed_by(lambda z: z.log_softmax(dim=1), "before log_softmax"),
-        "temperature": lambda: followed_by(lambda z: z / 1.7, "scaled", 1 / 1.7),
-        "temperature, softmax": lambda: followed_by(
-            lambda z: (z / 1.7).softmax(dim=1), "scaled, before softmax", 1 / 1.7
-        ),
-        "batch normalisation": normalised_after,
         "one logit": lambda: one_logit(lambda z: z, "one logit as two classes"),
         "one logit, squeezed": lambda: one_logit(lambda z: z[:, 0], "one logit as two classes"),
         "one logit, sigmoid": lambda: one_logit(torch.sigmoid, "before sigmoid, one logit as two classes"),
         "low rank": low_rank,
-        "cosine": cosine,
         "convolution of a pixel": lambda: pixels(1, "mean over tokens or pixels"),
         "convolution of all": lambda: pixels(6, "head 1,"),
         "recurrent, last step": lambda: recurrent("last", batch_first=True, notes="one token of each sample"),

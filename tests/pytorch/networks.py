@@ -119,3 +119,72 @@ def sentences(count: int, seed: int = 0) -> dict[str, Tensor]:
         "attention_mask": torch.ones(count, 10, dtype=torch.long),
         "labels": torch.zeros(count, dtype=torch.long),
     }
+
+
+def sequences(count: int, length: int = 7, seed: int = 0) -> Tensor:
+    return torch.randn(count, length, 5, generator=seeded(seed))
+
+
+class Encoder(nn.Module):
+    """A transformer of PyTorch's own encoder layers; padding is left out of what it computes."""
+
+    def __init__(self, *, batch_first: bool = True, depth: int = 4) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        layer = nn.TransformerEncoderLayer(8, 2, 12, batch_first=batch_first, activation="gelu")
+        self.embed = nn.Linear(5, 8)
+        self.encoder = nn.TransformerEncoder(layer, depth, enable_nested_tensor=batch_first)
+        self.head, self.batch_first = nn.Linear(8, CLASSES), batch_first
+
+    def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        x = self.embed(x)
+        x = x if self.batch_first else x.transpose(0, 1)
+        x = self.encoder(x, src_key_padding_mask=padding_mask)
+        logits: Tensor = self.head((x if self.batch_first else x.transpose(0, 1))[:, 0])
+        return logits
+
+
+class Repeated(nn.Module):
+    """One block that is called three times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.block, self.head = nn.Linear(8, 8), nn.Linear(8, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(3):
+            x = self.block(x).tanh()
+        logits: Tensor = self.head(x)
+        return logits
+
+
+class Tokens(nn.Module):
+    """Words, a mean over those that count by an argument of some name, and a head."""
+
+    def __init__(self, name: str = "attention_mask", *, padding_idx: int | None = None) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.words = nn.Embedding(50, FEATURES, padding_idx=padding_idx)
+        self.first, self.second = nn.Linear(FEATURES, FEATURES), nn.Linear(FEATURES, FEATURES)
+        self.head, self.name = nn.Linear(FEATURES, CLASSES), name
+
+    def forward(self, input_ids: Tensor, **masks: Tensor) -> Tensor:
+        x = self.second(self.first(self.words(input_ids)).tanh()).tanh()
+        mask = masks.get(self.name)
+        if mask is None:
+            share = input_ids.ne(self.words.padding_idx or 0).to(x)
+        elif mask.ndim == 1:
+            share = (torch.arange(input_ids.shape[1]) < mask[:, None]).to(x)
+        else:
+            share = mask.eq(0).to(x) if "padding" in self.name else mask.to(x)
+        pooled = (x * share[..., None]).sum(1) / share.sum(1, keepdim=True)
+        logits: Tensor = self.head(pooled)
+        return logits
+
+
+def texts(count: int, seed: int = 0, length: int = 10) -> tuple[Tensor, Tensor]:
+    """Token numbers, 0 for padding at the end, and the lengths of the texts."""
+    lengths = torch.randint(3, length + 1, (count,), generator=seeded(seed + 100))
+    counts = torch.arange(length) < lengths[:, None]
+    return torch.randint(1, 50, (count, length), generator=seeded(seed)) * counts, lengths

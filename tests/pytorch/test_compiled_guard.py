@@ -83,7 +83,7 @@ def test_one_graph_holds_the_model_and_its_layers_for_every_batch_of_a_size() ->
         guard(images(5, seed=seed))
     assert backend.convolutions() == [1]
     (graph,) = backend.graphs
-    assert any("std_mean" in str(node.target) for node in graph.graph.nodes), "layers are pooled in the graph"
+    assert any("amax" in str(node.target) for node in graph.graph.nodes), "layers are pooled in the graph"
 
 
 def test_batches_of_many_sizes_share_a_graph() -> None:
@@ -128,7 +128,7 @@ def test_what_is_changed_in_the_model_is_seen(how: str) -> None:
         model.body[0].weight = other.body[0].weight
     else:
         model.body[0].weight.data.mul_(0.5)  # type: ignore[operator]
-    with pytest.warns(pnml.pytorch.changes.ModelChangedWarning):
+    with pytest.warns(pnml.pytorch.weights.ModelChangedWarning):
         result = guard(x)
     torch.testing.assert_close(result.logits, model(x))
 
@@ -200,17 +200,6 @@ def test_a_compiled_guard_keeps_no_batch() -> None:
     del x
     gc.collect()
     assert kept() is None
-
-
-def test_an_uncompiled_pass_between_two_batches_compiles_nothing_again() -> None:
-    guard, backend, x = guarded(CNN().eval(), images(96)), Backend(), images(4)
-    guard.compile(backend=backend)
-    guard(x)
-    count = len(backend.graphs)
-    with guard.eval_no_grad():
-        guard.run((x,), {}, compiled=False)
-    guard(x)
-    assert len(backend.graphs) == count > 0
 
 
 def test_copy_save_and_export_after_compiling(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_graph_decides_as_the_guard() -> None:
     guard, _ = calibrated()
     fresh = 1.5 * rows(200, seed=2)
     result = guard(fresh)
-    with guard.eval_no_grad():
+    with guard.evaluating():
         _, _, regret, p_value, is_ood = GuardGraph(guard)(fresh)
     check_agreement(guard, result, regret.numpy(), p_value.numpy(), is_ood.numpy())
 

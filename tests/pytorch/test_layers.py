@@ -1,337 +1,394 @@
-"""Layers of networks of many kinds: which are chosen, and that their outputs are pooled as NumPy pools them."""
+"""Which layers are watched and how they are pooled; what falls back, and what is refused."""
 
 from __future__ import annotations
 
 import copy
-from typing import Any
+import warnings
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrizations
 
-from pnml.pytorch.finding import find_head
-from pnml.pytorch.layers import COUNT, Layer, LayersNotFoundError, find_layers
-from pnml.pytorch.pooling import join, pool, token_shares
-from pnml.pytorch.recording import record_layers
+import pnml
+from pnml.core.layout import WIDEST
+from pnml.pytorch.contract import Layer
+from pnml.pytorch.layers import COUNT, LayersNotFoundError, LayersNotFoundWarning, find_layers
+from pnml.pytorch.recording import join, pool, record_layers
 
-from .architectures import Case, Images, InAndOut, MeanOfTokens, Repeated, Residual, Scale, cases, sequences
-from .networks import CNN, images, seeded
+from .networks import (
+    CLASSES,
+    CNN,
+    Encoder,
+    Repeated,
+    Tokens,
+    bert,
+    images,
+    loader,
+    mlp,
+    rows,
+    seeded,
+    sentences,
+    sequences,
+    texts,
+    vit,
+)
 
-Matrix = np.ndarray[Any, Any]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
-CASES = cases()
+
+class Residual(nn.Module):
+    def __init__(self, width: int, kind: type[nn.Module] = nn.Conv2d) -> None:
+        super().__init__()
+        options: dict[str, Any] = {} if kind is nn.Linear else {"kernel_size": 3, "padding": 1}
+        self.body = nn.Sequential(kind(width, width, **options), nn.ReLU(), kind(width, width, **options))
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.relu(x + self.body(x))
+        return out
 
 
-def pooled_by_numpy(output: Tensor, axes: tuple[int, int], mask: Tensor | None = None) -> Matrix:
-    """Compute means and standard deviations over pixels or tokens, sample by sample, channel by channel."""
-    x = np.moveaxis(output.double().numpy(), axes, (0, 1))
-    if x.ndim == 2:
+class Stage(nn.Module):
+    """Puts out what the last of its blocks puts out, as those of ConvNeXt and Swin do."""
+
+    def __init__(self, width: int, wider: int, count: int) -> None:
+        super().__init__()
+        self.wider, self.blocks = nn.Conv2d(width, wider, 1), nn.ModuleList(Residual(wider) for _ in range(count))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.wider(x)
+        for block in self.blocks:
+            x = block(x)
         return x
-    x = x.reshape(*x.shape[:2], -1)
-    if x.shape[2] == 1:
-        return x[:, :, 0]
-    kept = np.ones((len(x), x.shape[2]), bool) if mask is None else mask.numpy().astype(bool)
-    means = [[channel[rows].mean() for channel in sample] for sample, rows in zip(x, kept, strict=True)]
-    deviations = [[channel[rows].std() for channel in sample] for sample, rows in zip(x, kept, strict=True)]
-    return np.hstack([means, deviations])
 
 
-def outputs_by_hand(case: Case) -> dict[tuple[str, int], Tensor]:
-    """Run a network and copy what every call of a module returns, in order, before the next one can overwrite it."""
-    found: dict[tuple[str, int], Tensor] = {}
-
-    def note(name: str) -> Any:
-        def copy_output(_module: nn.Module, _args: Any, output: Any) -> None:
-            if isinstance(case.model, InAndOut) and isinstance(output, tuple):
-                output = output[1]
-            while not isinstance(output, Tensor):
-                output = output[0]
-            found[name, sum(other == name for other, _ in found)] = output.clone()
-
-        return copy_output
-
-    model = copy.deepcopy(case.model)
-    for name, module in model.named_modules():
-        module.register_forward_hook(note(name))
-    with torch.no_grad():
-        model(*case.args, **case.kwargs)
-    return found
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_outputs_are_pooled_over_their_pixels_or_tokens(name: str) -> None:
-    case = CASES[name]
-    head = find_head(case.model, case.args, case.kwargs).name
-    with torch.no_grad():
-        layers = find_layers(case.model, case.args, case.kwargs, head=head)
-        with record_layers(case.model, layers, case.kwargs) as recorded:
-            case.model(*case.args, **case.kwargs)
-    assert 1 <= len(layers) <= COUNT
-    assert len(set(layers)) == len(layers)
-    by_hand = outputs_by_hand(case)
-    for layer, found in zip(layers, recorded, strict=True):
-        output = by_hand[layer.name, layer.call]
-        expected = pooled_by_numpy(output, case.axes.get(layer.name, case.axes.get(output.ndim, (0, 1))))
-        assert found is not None
-        np.testing.assert_allclose(join(found), expected, rtol=1e-4, atol=1e-5, err_msg=str(layer))
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_layers_come_in_the_order_of_their_calls_and_before_the_head(name: str) -> None:
-    case = CASES[name]
-    head = find_head(case.model, case.args, case.kwargs).name
-    with torch.no_grad():
-        layers = find_layers(case.model, case.args, case.kwargs, head=head)
-    finished = list(outputs_by_hand(case))
-    order = [finished.index((layer.name, layer.call)) for layer in layers]
-    assert order == sorted(order)
-    assert order[-1] < finished.index((head, 0))
-    assert not any(head.startswith(f"{layer.name}.") for layer in layers), "what holds the head comes after it"
-
-
-@pytest.mark.parametrize("depth", [8, 31, 64])
-def test_layers_are_evenly_spaced(depth: int) -> None:
-    model = nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), nn.Tanh()) for _ in range(depth)), nn.Linear(4, 2))
-    layers = find_layers(model, (torch.randn(5, 4, generator=seeded()),), head=str(depth))
-    blocks = [int(layer.name.split(".")[0]) for layer in layers]
-    assert len(blocks) in {COUNT - 1, COUNT}, "the last block is the embedding"
-    steps = np.diff([-1, *blocks])
-    assert (np.abs(steps - depth / COUNT) < 2).all()
-
-
-def test_blocks_with_shortcuts_are_taken_whole() -> None:
-    many = Images(*(Residual() for _ in range(8))).eval()
-    layers = find_layers(many, (images(9),), head="head")
-    assert {layer.name for layer in layers if layer.name.startswith("blocks")} <= {f"blocks.{i}" for i in range(8)}
-
-
-def test_of_several_tensors_the_one_with_an_entry_per_sample_is_taken() -> None:
-    layers = find_layers(InAndOut().eval(), (sequences(9),), head="head")
-    blocks = [layer for layer in layers if layer.name.startswith("blocks.")]
-    assert len(blocks) >= COUNT - 1
-    assert {(layer.entry, layer.channel_axis) for layer in blocks} == {(1, 2)}
-
-
-def test_named_layers_have_the_axes_of_those_that_are_chosen() -> None:
-    case = CASES["as many pixels as channels, channels last"]
-    chosen = find_layers(case.model, case.args, head="head")
-    assert find_layers(case.model, case.args, head="head", named=[str(layer) for layer in chosen]) == chosen
-
-
-def test_axes_are_found_where_the_model_fails_on_other_numbers() -> None:
-    class Careful(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            if float(x.detach().abs().max()) > 1:
-                raise ValueError("expected numbers up to 1")
-            return x * torch.ones(8)
-
-    scale = Scale(8)
-    with torch.no_grad():
-        scale.factor.fill_(1.0)
-    model = MeanOfTokens(nn.Linear(3, 8), nn.Sequential(nn.Tanh(), scale, Careful())).eval()
-    layers = find_layers(model, (images(9).permute(0, 2, 3, 1),), head="head")
-    assert [str(layer) for layer in layers][-1].startswith("blocks.1")
-
-
-def test_the_embedding_is_no_layer_whatever_axes_of_one_entry_it_has() -> None:
-    class Views(nn.Module):
-        """Two views of a sample as channels of one convolution, which joins them."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.body, self.join = nn.Linear(8, 6), nn.Conv1d(2, 1, 1)
-            self.head = nn.Linear(6, 3)
-
-        def forward(self, x: Tensor) -> Tensor:
-            both = torch.stack([self.body(x), self.body(x).tanh()], dim=1)
-            logits: Tensor = self.head(self.join(both).squeeze(dim=1))
-            return logits
-
-    layers = find_layers(Views().eval(), (torch.randn(9, 8, generator=seeded()),), head="head")
-    assert {layer.name for layer in layers} == {"body"}
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-@pytest.mark.parametrize("shape", [(5, 6), (5, 6, 1, 1), (5, 6, 3), (5, 6, 4, 3), (5, 6, 3, 2, 4), (40, 130, 12, 12)])
-def test_pool(shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    """Also where the means are a thousand times the deviations."""
-    x = (torch.randn(shape, generator=seeded()) + 1000 * (dtype in {torch.float32, torch.float64})).to(dtype)
-    for tensor in (x, x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x.clone()):
-        found = join(pool(tensor, Layer("any", has_places=x[0, 0].numel() > 1)))
-        assert found.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
-        atol = 1e-12 if dtype == torch.float64 else 1e-3 if dtype == torch.float32 else 1e-6
-        np.testing.assert_allclose(found, pooled_by_numpy(x, (0, 1)), rtol=1e-6, atol=atol)
-
-
-@pytest.mark.parametrize("tokens_first", [True, False])
-def test_pool_leaves_masked_tokens_out(tokens_first: bool) -> None:  # noqa: FBT001
-    mask = torch.ones(5, 7, dtype=torch.bool)
-    mask[0, 3:], mask[1, 0], mask[4, 1:] = False, False, False
-    x = sequences(5) + 10
-    with_padding = torch.where(mask[:, :, None], x, torch.tensor(1e6))
-    layer = Layer("any", 0, 1, 2) if tokens_first else Layer("any", 0, 0, 2)
-    given = with_padding.transpose(0, 1) if tokens_first else with_padding
-    share = token_shares(mask)
-    np.testing.assert_allclose(join(pool(given, layer, share)), pooled_by_numpy(x, (0, 2), mask), rtol=1e-5, atol=1e-5)
-    other = join(pool(x[:, :6], Layer("any", 0, 0, 2), share))
-    np.testing.assert_allclose(other, pooled_by_numpy(x[:, :6], (0, 2)), rtol=1e-5, atol=1e-5)
-
-
-def test_pooled_rows_are_copies() -> None:
-    x = torch.randn(5, 6, generator=seeded())
-    found = join(pool(x, Layer("any")))
-    before = found.clone()
-    x.zero_()
-    assert torch.equal(found, before)
-
-
-def test_a_module_that_is_called_again_gives_a_layer_for_every_call() -> None:
-    model = Repeated().eval()
-    x = torch.randn(9, 8, generator=seeded())
-    layers = find_layers(model, (x,), head="head")
-    assert [str(layer) for layer in layers] == ["block", "block#1", "block#2"]
-    assert find_layers(model, (x,), head="head", named=["block#2", "block"]) == (layers[2], layers[0])
-
-
-def test_named_layers_that_cannot_be_taken_are_refused_by_name() -> None:
-    model = CNN().eval()
-    with pytest.raises(LayersNotFoundError, match=r"no module 'body\.9' was called before the head; .*'body'"):
-        find_layers(model, (images(4),), head="classifier", named=["body.9"])
-    with pytest.raises(LayersNotFoundError, match="no module 'classifier' was called before the head"):
-        find_layers(model, (images(4),), head="classifier", named=["classifier"])
-    flat = nn.Sequential(nn.Flatten(0), nn.Unflatten(0, (4, 192)), nn.Linear(192, 2))
-    with pytest.raises(LayersNotFoundError, match="the output of '0' does not have one entry per sample"):
-        find_layers(flat, (images(4),), head="2", named=["0"])
-
-
-def test_hooks_are_gone_after_a_pass_that_fails() -> None:
-    model = CNN().eval()
-    with pytest.raises(RuntimeError):
-        find_layers(model, (torch.zeros(4, 2),), head="classifier")
-    with pytest.raises(RuntimeError), record_layers(model, [Layer("body")], {}):
-        model(torch.zeros(4, 2))
-    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
-
-
-def test_the_embedding_is_no_layer_also_if_it_still_has_pixels() -> None:
-    model = nn.Sequential(
-        nn.Conv2d(3, 6, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.GroupNorm(2, 6), nn.Flatten(), nn.Linear(6, 2)
-    )
-    assert [layer.name for layer in find_layers(model, (images(4),), head="5")] == ["1"]
-
-
-class _Padded(nn.Module):
-    """A classifier of token sequences that knows padding, token 0, by itself and hides it from its encoder."""
+class ChannelsLast(nn.Module):
+    """A block on pictures with their channels in the last axis, as those of Swin."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.embed = nn.Embedding(20, 8)
-        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
-        self.encoder = nn.TransformerEncoder(layer, 3)
-        self.head = nn.Linear(8, 3)
+        self.norm, self.mlp = nn.LayerNorm(6), nn.Sequential(nn.Linear(6, 12), nn.GELU(), nn.Linear(12, 6))
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        padding = tokens == 0
-        x = self.encoder(self.embed(tokens), src_key_padding_mask=padding)
-        logits: Tensor = self.head(x.masked_fill(padding[:, :, None], 0).sum(dim=1))
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = x + self.mlp(self.norm(x))
+        return out
+
+
+class Then(nn.Module):
+    """Modules one after the other, the mean of their output over all axes but those of samples and channels, a head."""
+
+    def __init__(self, *body: nn.Module, width: int, channels: int = 1, first: int = 0) -> None:
+        super().__init__()
+        self.body, self.head, self.channels, self.first = (
+            nn.ModuleList(body),
+            nn.Linear(width, CLASSES),
+            channels,
+            first,
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        for module in self.body:
+            out: Any = module(x)
+            x = out[0] if isinstance(out, tuple) else out
+        logits: Tensor = self.head(x.movedim((self.first, self.channels), (0, 1)).flatten(2).mean(2))
         return logits
 
 
-def test_layers_of_an_encoder_that_would_pass_nested_tensors_are_watched() -> None:
+def recurrent(*, batch_first: bool) -> nn.Module:
+    parts = nn.LSTM(5, 9, batch_first=batch_first), nn.GRU(9, 8, batch_first=batch_first)
+    return Then(*parts, width=8, channels=2, first=0 if batch_first else 1)
+
+
+CHOICES: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any], list[str], tuple[int, int]]] = {
+    "perceptron": (mlp, lambda: rows(20), ["0", "input"], (0, 1)),
+    "convolutions": (CNN, lambda: images(20), ["body.0", "body.2"], (0, 1)),
+    "residual": (
+        lambda: nn.Sequential(
+            nn.Conv2d(3, 6, 3), *(Residual(6) for _ in range(7)), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 5)
+        ),
+        lambda: images(20),
+        ["2", "4", "5", "7"],
+        (0, 1),
+    ),
+    "stages": (
+        lambda: Then(Stage(3, 4, 2), Stage(4, 6, 2), width=6),
+        lambda: images(20),
+        ["body.0.blocks.0", "body.0.blocks.1", "body.1.blocks.0", "body.1.blocks.1"],
+        (0, 1),
+    ),
+    "channels last": (
+        lambda: Then(*(ChannelsLast() for _ in range(5)), width=6, channels=3),
+        lambda: images(20, size=6).movedim(1, 3).repeat(1, 1, 1, 2),
+        ["body.0", "body.1", "body.3", "body.4"],
+        (0, 3),
+    ),
+    "convolutions of sequences": (
+        lambda: Then(*(Residual(5, nn.Conv1d) for _ in range(4)), width=5),
+        lambda: sequences(20).transpose(1, 2),
+        ["body.0", "body.1", "body.2", "body.3"],
+        (0, 1),
+    ),
+    "encoder": (Encoder, lambda: sequences(20), [f"encoder.layers.{n}" for n in range(4)], (0, 2)),
+    "recurrent": (lambda: recurrent(batch_first=True), lambda: sequences(20), ["body.0", "body.1"], (0, 2)),
+    "steps first": (
+        lambda: recurrent(batch_first=False),
+        lambda: sequences(9, length=20).transpose(0, 1).contiguous().transpose(0, 1),
+        ["body.0", "body.1"],
+        (1, 2),
+    ),
+    "one block, called again": (Repeated, lambda: rows(20), ["block", "block#1", "block#2", "input"], (0, 1)),
+    "bert": (bert, lambda: sentences(20), [f"bert.encoder.layer.{n}" for n in range(2)], (0, 2)),
+    "vit": (vit, lambda: images(20), [], (0, 2)),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in CHOICES if name not in {"steps first", "vit"}])
+def test_layers_are_the_outputs_of_blocks_and_scored_alike_after_loading(name: str, tmp_path: Path) -> None:
+    make, batch, expected, axes = CHOICES[name]
     torch.manual_seed(0)
-    model = _Padded().eval()
-    tokens = torch.randint(1, 20, (6, 9))
-    tokens[:3, 5:] = 0
-    layers = find_layers(model, (tokens,), head="head", named=["encoder.layers.0", "encoder.layers.1"])
-    with torch.no_grad(), record_layers(model, layers, {}) as rows:
-        model(tokens)
-    assert [None if x is None else tuple(join(x).shape) for x in rows] == [(6, 16), (6, 16)]
-    assert torch.backends.mha.get_fastpath_enabled()
+    model, given = make().eval(), batch()
+    guard = pnml.guard(model).fit([given, given], progress=False)
+    assert list(guard.layers) == expected
+    assert {(layer.batch_axis, layer.channel_axis) for layer in guard.watched if str(layer) != "input"} == {axes}
+    args, kwargs = ((), given) if isinstance(given, dict) else ((given,), {})
+    result = guard(*args, **kwargs)
+    assert result.leverage_by_layer.shape == (20, len(guard.fitted().block_names))
+    guard.save(tmp_path / "detector.safetensors")
+    loaded = pnml.guard(model).load(tmp_path / "detector.safetensors")
+    assert loaded.watched == guard.watched
+    assert torch.equal(loaded(*args, **kwargs).regret, result.regret)
 
 
-@pytest.mark.parametrize(("watched", "stays_fused"), [("1", True), ("1.linear1", False)])
-def test_attention_stays_fused_unless_parts_of_it_are_watched(watched: str, *, stays_fused: bool) -> None:
-    class Asks(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            fused.append(torch.backends.mha.get_fastpath_enabled())
-            return x.mean(dim=1)
-
-    fused: list[bool] = []
-    encoder = [nn.TransformerEncoderLayer(8, 2, 16, batch_first=True) for _ in range(2)]
-    model = nn.Sequential(*encoder, Asks(), nn.Linear(8, 3)).eval()
-    x = torch.randn(5, 4, 8, generator=torch.Generator().manual_seed(0))
-    layers = find_layers(model, (x,), head="3", named=[watched])
-    fused.clear()
-    with torch.no_grad(), record_layers(model, layers, {}) as rows:
-        model(x)
-    assert fused == [stays_fused]
-    assert rows[0] is not None
-
-
-def test_watched_encoder_layers_fuse_their_parts_as_they_do_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    fused, plain = [], torch._transformer_encoder_layer_fwd
-
-    def count(*args: Any) -> Tensor:
-        fused.append(args)
-        return plain(*args)
-
-    monkeypatch.setattr(torch, "_transformer_encoder_layer_fwd", count)
-    encoder = [nn.TransformerEncoderLayer(8, 2, 16, batch_first=True) for _ in range(3)]
-    model = nn.Sequential(*encoder, nn.Flatten(), nn.Linear(32, 3)).eval()
-    x = torch.randn(5, 4, 8, generator=torch.Generator().manual_seed(0))
-    layers = find_layers(model, (x,), head="4", named=["0", "2"])
-    with torch.no_grad():
-        outputs = [model[:1](x), model[:3](x)]
-        alone = model(x)
-        fused.clear()
-        with record_layers(model, layers, {}) as rows:
-            watched = model(x)
-    assert len(fused) == 3
-    assert torch.equal(watched, alone)
-    for row, output in zip(rows, outputs, strict=True):
-        expected = torch.cat([output.mean(dim=1), output.std(dim=1, correction=0)], dim=1)
-        assert row is not None
-        torch.testing.assert_close(join(row), expected)
-    assert not nn.modules.module._global_forward_hooks
-
-
-def test_encoder_layers_of_another_model_are_not_noted_while_one_is_watched() -> None:
-    one, other = (
-        nn.Sequential(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), nn.Flatten(), nn.Linear(32, 3)).eval()
-        for _ in range(2)
+def test_a_number_of_layers_is_taken_and_names_are() -> None:
+    model = Encoder(depth=12)
+    assert pnml.guard(model).fit([sequences(20)], progress=False).layers == tuple(
+        f"encoder.layers.{number}" for number in (2, 5, 8, 11)
     )
-    with torch.no_grad(), record_layers(one, [Layer("0", channel_axis=2)], {}) as rows:
-        other(torch.ones(5, 4, 8))
-        assert rows == [None]
+    assert len(pnml.guard(model, layers=2).fit([sequences(20)], progress=False).layers) == 2
+    named = pnml.guard(model, layers=["encoder.layers.0.norm1", "encoder"]).fit([sequences(20)], progress=False)
+    assert named.layers == named.fitted().layer_names == ("encoder.layers.0.norm1", "encoder")
+    assert pnml.guard(model, layers=[]).fit([sequences(20)], progress=False).layers == ()
 
 
-def test_calls_of_a_module_that_calls_itself_are_told_apart_as_they_return() -> None:
-    class Halving(nn.Module):
+def test_the_benchmark_finds_and_records_the_same_layers() -> None:
+    model = CNN().eval()
+    layers = find_layers(model, (images(9),), head="classifier")
+    assert layers == (Layer("body.0"), Layer("body.2"))
+    with torch.no_grad(), record_layers(model, layers) as recorded:
+        model(images(9))
+    guard = pnml.guard(model).fit([images(30)], progress=False)
+    assert recorded[0] is not None
+    torch.testing.assert_close(join(recorded[0]), guard.run((images(9),)).features[0])
+
+
+@pytest.mark.parametrize("memory", ["contiguous", "channels last"])
+@pytest.mark.parametrize("channels", [5, 700])
+def test_channels_are_pooled_by_mean_and_maximum(channels: int, memory: str) -> None:
+    x = torch.randn(3, channels, 4, 6, generator=seeded())
+    if memory == "channels last":
+        x = x.to(memory_format=torch.channels_last)
+    step = -(-channels // 256)
+    by_hand = x.double()[:, ::step].flatten(2)
+    expected = torch.cat([by_hand.mean(2), by_hand.amax(2)], dim=1)
+    assert expected.shape[1] <= WIDEST
+    for dtype, tolerance in ((torch.float64, 1e-9), (torch.float32, 1e-5), (torch.bfloat16, 0.05)):
+        pooled = join(pool(x.to(dtype), Layer("x")))
+        assert pooled.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+        torch.testing.assert_close(pooled.double(), expected, rtol=tolerance, atol=tolerance)
+
+
+def test_tokens_that_do_not_count_are_left_out_of_pooling() -> None:
+    x = torch.randn(3, 7, 4, generator=seeded())
+    counts = torch.arange(7) < torch.tensor([[7], [3], [1]])
+    pooled = join(pool(x, Layer("x", channel_axis=2), counts))
+    for row, length in enumerate((7, 3, 1)):
+        alone = join(pool(x[row : row + 1, :length], Layer("x", channel_axis=2)))
+        torch.testing.assert_close(pooled[row : row + 1], alone, rtol=1e-5, atol=1e-6)
+    steps_first = pool(x.transpose(0, 1), Layer("x", batch_axis=1, channel_axis=2), counts)
+    assert torch.equal(join(steps_first), pooled)
+
+
+def test_vectors_are_cut_to_some_coordinates_and_copied() -> None:
+    x = torch.randn(3, 1200, generator=seeded())
+    pooled = join(pool(x, Layer("x")))
+    assert torch.equal(pooled, x[:, :: -(-1200 // WIDEST)])
+    x.zero_()
+    assert bool(pooled.any()), "what the next module writes into it is not seen"
+
+
+def test_a_layer_of_any_width_is_watched() -> None:
+    convolutions = nn.Conv2d(1, 100_000, 1), nn.Conv2d(100_000, 4, 1)
+    model = nn.Sequential(*convolutions, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))
+    guard = pnml.guard(model, layers=["0"]).fit([torch.randn(9, 1, 2, 2)], progress=False)
+    assert guard.fitted().feature_widths == (2 * 256,)
+
+
+def test_tables_are_watched_themselves() -> None:
+    model = nn.Sequential(nn.Linear(1000, 4), nn.Tanh(), nn.Linear(4, 3))
+    x = torch.randn(40, 1000, generator=seeded())
+    guard = pnml.guard(model).fit([x], progress=False)
+    assert guard.layers == ("0", "input")
+    torch.testing.assert_close(guard.run((x,)).features[1], x[:, :: -(-1000 // WIDEST)])
+    assert pnml.guard(model, layers=["0"]).fit([x], progress=False).layers == ("0",)
+
+
+def test_a_layer_that_puts_out_nan_flags_its_sample() -> None:
+    class Root(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.sqrt()
+
+    class Branches(CNN):
         def __init__(self) -> None:
             super().__init__()
-            torch.manual_seed(0)
-            self.mix = nn.Linear(8, 8)
+            self.root = Root()
 
         def forward(self, x: Tensor) -> Tensor:
-            x = self.mix(x).tanh()
-            return x + self(x[:, ::2]).mean(dim=1, keepdim=True) if x.shape[1] > 1 else x
+            self.root(x.abs() - 1e-3 * (x < -4))
+            return super().forward(x)
 
-    class Nested(nn.Module):
+    guard = pnml.guard(Branches(), layers=["root", "body"]).fit([images(60).clamp(-3, 3)], progress=False)
+    guard.calibrate([images(60, seed=1).clamp(-3, 3)], progress=False)
+    fresh = images(5, seed=2).clamp(-3, 3)
+    fresh[3, 0, 0, 0] = -1e9
+    fresh[1, 0, 0, 0] = torch.nan
+    result = guard(fresh)
+    assert result.regret.isnan()[1]
+    assert result.is_ood is not None
+    assert bool(result.is_ood[[1, 3]].all())
+    assert not bool(result.regret[[0, 2, 4]].isnan().any())
+
+
+@pytest.mark.parametrize("name", ["weight_norm", "spectral_norm", "orthogonal"])
+def test_layers_with_made_weights_are_watched(name: str) -> None:
+    torch.manual_seed(0)
+    made = getattr(parametrizations, name)
+    parts = (nn.Sequential(made(nn.Linear(8, 8)), nn.Tanh()) for _ in range(3))
+    guard = pnml.guard(nn.Sequential(*parts, made(nn.Linear(8, 8)))).fit([rows(64)], progress=False)
+    assert guard.layers == ("0.1", "1.1", "2.0", "input")
+
+
+def test_layers_that_are_not_there_are_refused_by_name() -> None:
+    with pytest.raises(ValueError, match=r"layer 'body\.7' is no module of the model; some .* are \['body'"):
+        pnml.guard(CNN(), layers=["body.0", "body.7"])
+    for again in ("body", "body#0"):
+        with pytest.raises(ValueError, match=f"layer '{again}' is named twice"):
+            pnml.guard(CNN(), layers=["body", again])
+    with pytest.raises(ValueError, match=r"layer 'body#last' must have the number of a call after #.* '"):
+        pnml.guard(CNN(), layers=["body#last"])
+    with pytest.raises(LayersNotFoundError, match=r"no module 'body#1' was called .*; some that were: \['body"):
+        pnml.guard(CNN(), layers=["body#1"]).fit([images(10)], progress=False)
+    for layers in ("body", 0):
+        with pytest.raises(ValueError, match=f'"last", a number of layers or names of modules, got {layers!r}'):
+            pnml.guard(CNN(), layers=layers)
+    with pytest.raises(TypeError, match="layers must be names of modules, got 3"):
+        pnml.guard(CNN(), layers=[3])  # type: ignore[list-item]
+    with pytest.raises(LayersNotFoundError, match="no module 'classifier' was called before the head"):
+        pnml.guard(CNN(), layers=["classifier"]).fit([images(10)], progress=False)
+
+
+@pytest.mark.parametrize("embedding_scale", ["paper", "natural"])
+def test_other_scales_are_for_embeddings_alone(embedding_scale: Any) -> None:
+    guard = pnml.guard(CNN(), embedding_scale=embedding_scale).fit([images(40)], progress=False)
+    assert guard.layers == ()
+    with pytest.raises(ValueError, match=f"need embedding_scale=\"auto\", got '{embedding_scale}'"):
+        pnml.guard(CNN(), layers=["body"], embedding_scale=embedding_scale)
+
+
+def test_a_model_without_earlier_layers_falls_back() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(192, CLASSES))
+    with pytest.warns(LayersNotFoundWarning, match="The embeddings alone are watched, as with layers='last'") as caught:
+        guard = pnml.guard(model).fit(loader(images(64)), progress=False)
+    assert len(caught) == 1
+    last = pnml.guard(model, layers="last").fit(loader(images(64)), progress=False)
+    assert torch.equal(guard(images(9)).regret, last(images(9)).regret)
+
+
+def test_repr_is_short_and_says_what_is_watched() -> None:
+    guard = pnml.guard(CNN())
+    assert repr(guard) == "Guard(CNN, head auto, layers auto, not fitted)"
+    guard.fit(loader(images(60)), progress=False)
+    assert repr(guard).startswith("Guard(CNN, head classifier, layers ['body.0', 'body.2'], fitted on 60 samples, not")
+    guard.calibrate([images(30, seed=1)], progress=False)
+    assert "calibrated" in repr(guard)
+    last = pnml.guard(mlp(), layers="last").fit([rows(30)], progress=False)
+    assert "layers last" in repr(last)
+
+
+class Skipping(nn.Module):
+    """Calls one of its layers only for batches of another size than 20."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Conv2d(3, 8, 3), nn.Linear(3, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if len(x) != 20:
+            self.first(x)
+        logits: Tensor = self.last(x.mean((2, 3)))
+        return logits
+
+
+def test_a_layer_missing_in_a_later_batch_raises() -> None:
+    guard = pnml.guard(Skipping()).fit([images(40), images(30)], progress=False)
+    assert guard.layers == ("first",)
+    said = "layer 'first' did not put out one entry per sample"
+    with pytest.raises(LayersNotFoundError, match=said):
+        guard(images(20))
+    for work in (guard.calibrate, pnml.guard(Skipping()).fit):
+        with pytest.raises(ValueError, match=f"batch 1 of the loader: {said}"):
+            work([images(40), images(20)], progress=False)
+
+
+def test_a_failing_fit_leaves_the_guard_as_it_was() -> None:
+    guard = pnml.guard(CNN()).fit([images(60)], progress=False)
+    before, layers = guard(images(9)).regret, guard.layers
+    with pytest.raises(ValueError, match="batch 1 of the loader"):
+        guard.fit([images(9), images(9) * torch.nan], progress=False)
+    assert guard.layers == layers
+    assert torch.equal(guard(images(9)).regret, before)
+
+
+def test_layers_are_found_with_a_few_samples_of_the_first_batch_or_with_all() -> None:
+    class Fixed(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.halving, self.head = Halving(), nn.Linear(8, 3)
+            self.inner = CNN()
+            self.sizes: list[int] = []
 
         def forward(self, x: Tensor) -> Tensor:
-            logits: Tensor = self.head(self.halving(x).mean(dim=1))
+            self.sizes.append(len(x))
+            logits: Tensor = self.inner(x.reshape(16, 3, 8, 8) if self.fixed else x)
             return logits
 
-    model, x = Nested(), torch.randn(5, 8, 8, generator=seeded())
-    whole = Layer("halving", call=3, channel_axis=2)
-    assert find_layers(model, (x,), head="head", named=["halving#3"]) == (whole,)
-    with torch.no_grad():
-        expected = pool(model.halving(x), whole)
-        with record_layers(model, [whole], {}) as rows:
-            model(x)
-    assert rows[0] is not None
-    torch.testing.assert_close(join(rows[0]), join(expected))
+        fixed = False
+
+    model = Fixed()
+    pnml.guard(model).fit(loader(images(64)), progress=False)
+    assert max(size for size in model.sizes if size != 16) <= 8
+    model.fixed = True
+    assert pnml.guard(model).fit(loader(images(64)), progress=False).layers == ("inner.body.0", "inner.body.2")
+
+
+def test_a_module_that_is_replaced_by_its_like_is_watched() -> None:
+    model = CNN().eval()
+    guard = pnml.guard(model).fit([images(60)], progress=False)
+    expected = guard(images(4)).regret
+    other = copy.deepcopy(guard)
+    other.model.classifier = copy.deepcopy(model.classifier)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_allclose(other(images(4)).regret, expected)
+
+
+def test_padding_token_of_an_embedding_is_left_out() -> None:
+    tokens, _ = texts(40)
+    model = Tokens("none", padding_idx=0).double()
+    guard = pnml.guard(model).fit([tokens], progress=False)
+    assert len(guard.layers) <= COUNT
+    longer = torch.cat([tokens, torch.zeros_like(tokens)], dim=1)
+    torch.testing.assert_close(guard(longer).regret, guard(tokens).regret, rtol=1e-6, atol=1e-12)

@@ -1,7 +1,8 @@
-"""Test the page in a browser: charts, slider, keyboard, accessibility and layout."""
+"""Test the pages in a browser: charts, slider, keyboard, accessibility and layout."""
 
 from __future__ import annotations
 
+import csv
 import re
 import shutil
 from contextlib import contextmanager
@@ -11,9 +12,9 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from pnml.report import Report, ScoredSet, Table, write_report
+from pnml.report import Report, ScoredSet, Table, write_monitor, write_report
 
-from .factories import calibrated, comparison, layered, scored, unlabelled
+from .factories import NASTY, calibrated, changed, comparison, layered, quiet, scored, unlabelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,6 +57,27 @@ CONTRAST = """() => {
   }
   return poor;
 }"""
+WIDE = Table(
+    title="Wide",
+    columns=("Set", *(("AUROC", f"method {n}") for n in range(30))),
+    rows=((NASTY, *map(float, range(60, 90))),),
+    charted="method 3",
+)
+REPORTS = {
+    "comparison": comparison(),
+    "unlabelled": unlabelled(),
+    "tables": Report(title="Tables", facts={"Command": "x" * 200}, sets=(), tables=(WIDE,)),
+    "in only": Report(title="Known", facts={}, sets=(scored("known", "in", -1, 30, 0),), spectrum=np.array([1.0])),
+    "all the same": Report(
+        title="W" * 80,
+        facts={"Command": "W" * 200},
+        sets=(ScoredSet(name="W" * 80, role="unlabelled", regret=np.array([0.5, 0.5])),),
+    ),
+    "layered": layered(),
+    "calibrated": calibrated(),
+}
+CHARTS = {"comparison": {"histogram": 60, "roc": 21, "spectrum": 60}, "calibrated": {"pvalues": 20}}
+MONITOR_CHARTS = ("evidence", "rates", "p-values")
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +89,15 @@ def window() -> Iterator[Page]:
 
 
 @pytest.fixture(scope="module")
-def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_report(comparison(), tmp_path_factory.mktemp("report") / "report.html")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Return all pages by name."""
+    folder = tmp_path_factory.mktemp("pages")
+    pages = {name: write_report(report, folder / f"{name}.html") for name, report in REPORTS.items()}
+    named: dict[str, Any] = {"facts": {"Scores": "W" * 200}, "class_names": (NASTY, "bee", "cat")}
+    named["parts"] = {"monday.csv": 1, NASTY: 701}
+    pages["changed"] = write_monitor(changed(), folder / "changed.html", title=f"Camera {NASTY}", **named)
+    pages["quiet"] = write_monitor(quiet(), folder / "quiet.html")
+    return pages
 
 
 @contextmanager
@@ -98,74 +127,73 @@ def text_of(page: Page, selector: str) -> str:
     return page.locator(selector).inner_text()
 
 
-def rate(page: Page, row: int) -> float:
-    found = re.search(r"([\d.]+)%", text_of(page, f".outcome tr[data-set='{row}'] .rate"))
-    assert found
-    return float(found[1])
+def visible(page: Page, selector: str) -> list[str]:
+    return [one.inner_text() for one in page.locator(f"{selector}:visible").all()]
 
 
 def check_rates(page: Page, report: Report) -> None:
     """Check the share and the number of every set that are flagged at the displayed threshold."""
     threshold = page.evaluate("data.grid[state.step]")
     for row, one in enumerate(report.sets):
-        flagged = sum(value > threshold for value in one.regret)
-        assert rate(page, row) == pytest.approx(100 * flagged / len(one), abs=0.051)
-        assert text_of(page, f".outcome tr[data-set='{row}'] .count") == f"{len(one):,}"
-        assert text_of(page, f".outcome tr[data-set='{row}'] .flagged") == f"{flagged:,}"
+        flagged = int(sum(one.regret > threshold))
+        shown = [text_of(page, f".outcome tr[data-set='{row}'] .{name}") for name in ("rate", "flagged", "count")]
+        assert float(shown[0].rstrip("%")) == pytest.approx(100 * flagged / len(one), abs=0.051)
+        assert shown[1:] == [f"{flagged:,}", f"{len(one):,}"]
 
 
-def test_slider_changes_rates_by_keyboard(window: Page, compared: Path) -> None:
+@pytest.mark.parametrize("name", [*REPORTS, "changed", "quiet"])
+def test_layout_fits_a_phone_and_texts_have_contrast(window: Page, paths: dict[str, Path], name: str) -> None:
+    for scheme in ("light", "dark"):
+        with opened(window, paths[name], width=360, scheme=scheme) as page:
+            for summary in page.locator("details:visible > summary").all():
+                summary.click()
+            assert page.evaluate("document.documentElement.scrollWidth") <= 360
+            assert page.evaluate(CONTRAST) == []
+            assert page.evaluate("document.getAnimations().length") == 0
+            background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+            assert (sum(map(int, re.findall(r"\d+", background))) < 200) == (scheme == "dark")
+
+
+def test_threshold_moves_by_keyboard_slider_and_plot(window: Page, paths: dict[str, Path]) -> None:
     report = comparison()
-    with opened(window, compared) as page:
-        check_rates(page, report)
-        assert rate(page, 0) == pytest.approx(5.0, abs=0.2)
-        rates = {rate(page, 0)}
+    with opened(window, paths["comparison"]) as page:
+        start = page.evaluate("data.grid[state.step]")
+        steps = {start}
         page.locator("#threshold").focus()
-        for key, times in (("ArrowRight", 10), ("PageUp", 1), ("PageDown", 4), ("Home", 1), ("End", 1)):
-            for _ in range(times):
-                page.keyboard.press(key)
+        for key in ("ArrowRight", "PageUp", "PageDown", "Home", "End"):
+            page.keyboard.press(key)
             check_rates(page, report)
-            rates.add(rate(page, 0))
-        assert len(rates) == 5
-        assert rate(page, 0) == 0.0
-        assert page.evaluate("data.grid[state.step]") == max(one.regret.max() for one in report.sets)
-        text = page.locator("#threshold").get_attribute("aria-valuetext")
-        assert text is not None
-        assert text.endswith("nats: flags 0.0% of known, 0.0% of far")
+            steps.add(page.evaluate("data.grid[state.step]"))
+            if key in {"Home", "End"}:
+                assert set(page.locator(".decision").all_text_contents()) == {"flagged" if key == "Home" else "kept"}
+        assert len(steps) >= 5
+        assert str(page.locator("#threshold").get_attribute("aria-valuetext")).endswith(
+            "flags 0.0% of known, 0.0% of far"
+        )
+        for selector in ("#threshold", "#histogram"):
+            box, plot = page.locator(selector).bounding_box(), page.locator("#histogram").bounding_box()
+            assert box is not None
+            assert plot is not None
+            for share in (0.3, 0.8):
+                page.locator(selector).click(position={"x": share * box["width"], "y": box["height"] / 2})
+                check_rates(page, report)
+                line = float(page.locator("#histogram .threshold").get_attribute("x1") or "nan")
+                at = box["x"] + share * box["width"]
+                assert plot["x"] + line == pytest.approx(at, abs=2), "the line is above the thumb, and where one clicks"
         page.locator("#reset").click()
-        check_rates(page, report)
-        assert rate(page, 0) == pytest.approx(5.0, abs=0.2)
+        assert page.evaluate("data.grid[state.step]") == start
         assert page.locator("#reset").is_disabled()
 
 
-def test_slider_changes_rates_by_pointer(window: Page, compared: Path) -> None:
-    with opened(window, compared) as page:
-        slider = page.locator("#threshold")
-        for share in (0.3, 0.8):
-            box, plot = slider.bounding_box(), page.locator("#histogram").bounding_box()
-            assert box is not None
-            assert plot is not None
-            slider.click(position={"x": share * box["width"], "y": box["height"] / 2})
-            check_rates(page, comparison())
-            line = float(page.locator("#histogram .threshold").get_attribute("x1") or "nan")
-            assert plot["x"] + line == pytest.approx(
-                box["x"] + share * box["width"], abs=2
-            )  # the line is above the thumb
-
-
-def test_set_is_selected_by_keyboard(window: Page, compared: Path) -> None:
+def test_set_is_selected_by_keyboard(window: Page, paths: dict[str, Path]) -> None:
     report = comparison()
-    known, far, near = report.sets
-    with opened(window, compared) as page:
-        for one in (far, near):
+    known, *others = report.sets
+    with opened(window, paths["comparison"]) as page:
+        for one in others:
             labels = [0] * len(known) + [1] * len(one)
-            shown = text_of(page, "[data-metric=auroc] .value")
-            expected = 100 * roc_auc_score(labels, np.concatenate([known.regret, one.regret]))
-            assert float(shown.rstrip("%")) == pytest.approx(expected, abs=0.051)
-            assert known.baseline is not None
-            assert one.baseline is not None
-            baseline = 100 * roc_auc_score(labels, np.concatenate([known.baseline, one.baseline]))
-            assert f"Baseline {baseline:.1f}%" in text_of(page, "[data-metric=auroc] .details")
+            for name, selector in (("regret", ".value"), ("baseline", ".details")):
+                area = 100 * roc_auc_score(labels, np.concatenate([getattr(known, name), getattr(one, name)]))
+                assert f"{area:.1f}%" in text_of(page, f"[data-metric=auroc] {selector}")
             assert one.name in text_of(page, "#histogram-legend")
             assert one.name in str(page.locator("#histogram").get_attribute("aria-label"))
             hidden = [gallery.get_attribute("data-set") for gallery in page.locator(".set-gallery[hidden]").all()]
@@ -175,32 +203,11 @@ def test_set_is_selected_by_keyboard(window: Page, compared: Path) -> None:
         assert page.locator("input[name=set]:checked").get_attribute("value") == "1"
 
 
-def test_images_load_and_have_alt_texts(window: Page, compared: Path) -> None:
-    with opened(window, compared) as page:
+def test_images_have_alt_texts_and_samples_without_a_regret_are_flagged(window: Page, paths: dict[str, Path]) -> None:
+    with opened(window, paths["comparison"]) as page:
         widths = page.evaluate("[...document.images].map((image) => image.naturalWidth)")
-        assert len(widths) == 3 * 24
-        assert min(widths) > 0
+        assert (len(widths), min(widths)) == (3 * 24, 8)
         assert all(image.get_attribute("alt") for image in page.locator("img").all())
-
-
-def test_decisions_follow_the_threshold(window: Page, compared: Path) -> None:
-    with opened(window, compared) as page:
-        page.locator("#threshold").focus()
-        for key, decision in (("Home", "flagged"), ("End", "kept")):
-            page.keyboard.press(key)
-            assert set(page.locator(".decision").all_text_contents()) == {decision}
-
-
-def test_the_threshold_is_drawn_below_the_labels_that_it_may_cross(window: Page, compared: Path) -> None:
-    with opened(window, compared) as page:
-        drawn = "one => [...one.parentElement.children].map(child => child.getAttribute('class'))"
-        classes = page.locator("line.threshold").evaluate(drawn)
-        assert classes.count("note") >= 2
-        assert "note" not in classes[: classes.index("threshold")]
-
-
-def test_a_sample_without_a_regret_is_flagged_at_every_threshold(window: Page, compared: Path) -> None:
-    with opened(window, compared) as page:
         page.evaluate("document.querySelector('.sample').dataset.regret = 'nan'")
         page.locator("#threshold").focus()
         for key in ("Home", "End"):
@@ -208,114 +215,147 @@ def test_a_sample_without_a_regret_is_flagged_at_every_threshold(window: Page, c
             assert page.locator(".decision").first.text_content() == "flagged"
 
 
-@pytest.mark.parametrize("chart", ["histogram", "roc", "spectrum"])
-def test_charts_are_read_by_pointer_and_by_keyboard(window: Page, compared: Path, chart: str) -> None:
-    with opened(window, compared) as page:
-        readout = page.locator(f"#{chart}-readout")
+@pytest.mark.parametrize(
+    ("name", "chart"),
+    [(name, chart) for name, charts in CHARTS.items() for chart in charts]
+    + [(name, chart) for name in ("changed", "quiet") for chart in MONITOR_CHARTS],
+)
+def test_charts_are_read_by_pointer_and_by_keyboard(
+    window: Page, paths: dict[str, Path], name: str, chart: str
+) -> None:
+    with opened(window, paths[name]) as page:
+        readout, plot = page.locator(f"#{chart}-readout"), page.locator(f"#{chart}")
         hint = readout.inner_text()
-        plot = page.locator(f"#{chart}")
         plot.hover()
-        by_pointer = readout.inner_text()
+        assert readout.inner_text() != hint
         page.mouse.move(0, 0)
         assert readout.inner_text() == hint
         plot.focus()
-        texts = []
-        for key in ("ArrowRight", "ArrowRight", "ArrowLeft", "End", "Home", "Escape", "ArrowLeft", "a"):
+        texts = {}
+        for key in ("Home", "End", "ArrowRight", "a", "Escape"):
             page.keyboard.press(key)
-            texts.append(readout.inner_text())
-        assert len({hint, by_pointer, texts[0], texts[1], texts[3]}) == 5
-        assert texts[2] == texts[4] == texts[0]
-        assert texts[5] == hint
-        assert texts[6] == texts[7] == texts[3]
-        page.keyboard.press("Tab")
-        assert readout.inner_text() == hint
+            texts[key] = readout.inner_text()
+        assert texts["End"] == texts["ArrowRight"] == texts["a"] != hint
+        assert texts["Home"] != texts["End"]
+        assert texts["Escape"] == hint
         assert len(str(plot.get_attribute("aria-label"))) > 30
-
-
-def test_chart_readouts_are_correct(window: Page, compared: Path) -> None:
-    known, far, _ = comparison().sets
-    with opened(window, compared) as page:
-        page.locator("#histogram").focus()
-        page.keyboard.press("End")
-        edges = page.evaluate("data.edges")
-        last = [100 * np.mean(one.regret >= edges[-2]) for one in (known, far)]
-        assert f"{last[0]:.1f}% of known, {last[1]:.1f}% of far" in text_of(page, "#histogram-readout")
-        page.locator("#roc").focus()
-        for _ in range(11):
-            page.keyboard.press("ArrowRight")
-        kept = np.sort(far.regret)[: int(0.1 * len(far.regret))]
-        tpr = 100 * np.mean(known.regret < np.sort(far.regret)[len(kept)])
-        found = re.fullmatch(r"FPR 10%: TPR pNML ([\d.]+)%, Baseline [\d.]+%", text_of(page, "#roc-readout"))
-        assert found
-        assert float(found[1]) == pytest.approx(tpr, abs=1.0)
-        page.locator("#spectrum").focus()
-        page.keyboard.press("Home")
-        assert text_of(page, "#spectrum-readout") == "Eigenvalue 1 of 64: 1"
-
-
-@pytest.mark.parametrize(("chart", "rows"), [("histogram", 60), ("roc", 21), ("spectrum", 60)])
-def test_every_chart_has_a_table(window: Page, compared: Path, chart: str, rows: int) -> None:
-    with opened(window, compared) as page:
         page.locator(f"details[data-table={chart}] summary").click()
         page.wait_for_selector(f"details[data-table={chart}] td")
-        assert page.locator(f"details[data-table={chart}] tbody tr").count() == rows
+        rows = page.locator(f"details[data-table={chart}] tbody tr").count()
+        assert rows == CHARTS.get(name, {}).get(chart, rows)
 
 
-def reports() -> dict[str, Report]:
-    wide = Table(title="Wide", columns=tuple(f"column {n}" for n in range(30)), rows=(("x",) * 30,))
-    only_in = Report(title="Known", facts={}, sets=(scored("known", "in", -1, 30, 0),), spectrum=np.array([1.0]))
-    same = ScoredSet(name="W" * 80, role="unlabelled", regret=np.array([0.5, 0.5]))
-    mixed = (scored("known", "in", -1, 30, 0), scored("new", "out", 0, 30, 1), scored("other", "unlabelled", 0, 9, 2))
-    return {
-        "comparison": comparison(),
-        "unlabelled": unlabelled(),
-        "tables": Report(title="Tables", facts={"Command": "x" * 200}, sets=(), tables=(wide,)),
-        "in only": only_in,
-        "all the same": Report(title="W" * 80, facts={"Command": "W" * 200}, sets=(same,)),
-        "mixed": Report(title="Mixed", facts={}, sets=mixed),
-        "calibrated": calibrated(),
-    }
+def read(page: Page, chart: str, *keys: str) -> str:
+    page.locator(f"#{chart}").focus()
+    for key in keys:
+        page.keyboard.press(key)
+    return text_of(page, f"#{chart}-readout")
 
 
-@pytest.mark.parametrize("name", reports())
-def test_layout_fits_a_phone_and_texts_have_contrast(window: Page, tmp_path: Path, name: str) -> None:
-    path = write_report(reports()[name], tmp_path / "report.html")
-    for scheme in ("light", "dark"):
-        with opened(window, path, width=360, scheme=scheme) as page:
-            assert page.evaluate("document.documentElement.scrollWidth") <= 360
-            assert page.evaluate(CONTRAST) == []
-            assert page.evaluate("document.getAnimations().length") == 0
-            background = page.evaluate("getComputedStyle(document.body).backgroundColor")
-            assert (sum(map(int, re.findall(r"\d+", background))) < 200) == (scheme == "dark")
+def test_readouts_are_correct(window: Page, paths: dict[str, Path]) -> None:
+    known, far, _ = comparison().sets
+    with opened(window, paths["comparison"]) as page:
+        edges = page.evaluate("data.edges")
+        last = [100 * np.mean(one.regret >= edges[-2]) for one in (known, far)]
+        assert f"{last[0]:.1f}% of known, {last[1]:.1f}% of far" in read(page, "histogram", "End")
+        kept = np.sort(far.regret)[int(0.1 * len(far.regret))]
+        shown = re.fullmatch(r"FPR 10%: TPR pNML ([\d.]+)%, Baseline [\d.]+%", read(page, "roc", *["ArrowRight"] * 11))
+        assert shown
+        assert float(shown[1]) == pytest.approx(100 * np.mean(known.regret < kept), abs=1.0)
+        assert read(page, "spectrum", "Home") == "Eigenvalue 1 of 64: 1"
+    report = calibrated()
+    assert report.calibration is not None
+    scores = report.calibration.scores
+    with opened(window, paths["calibrated"]) as page:
+        check_rates(page, report)
+        flagged = int((scores > report.calibration.value).sum())
+        assert text_of(page, "tr[data-set=calibration] .flagged") == str(flagged)
+        first = 100 * np.mean(scores < page.evaluate("data.edges")[1])
+        assert f"{first:.1f}% of Calibration" in read(page, "histogram", "Home")
+        for number in (1, 2):
+            page.locator(f"input[name=set][value='{number}']").check()
+            one = report.sets[number]
+            small = np.mean((1 + (scores[:, None] >= one.regret).sum(axis=0)) / 401 <= 0.05)
+            assert read(page, "pvalues", "Home") == f"p-value 0 to 0.05: {100 * small:.1f}% of {one.name}"
+    monitor = changed()
+    since = monitor.periods[-1]
+    with opened(window, paths["changed"]) as page:
+        small = 100 * since.p_values[0] / since.samples
+        assert f"{small:.1f}% of samples {since.first:,} to {since.last:,}" in read(page, "p-values", "Home")
+        assert f"to {monitor.count:,} ({NASTY}): evidence 10^" in read(page, "evidence", "End")
+        rate = page.evaluate("data.rates[0]")
+        start = f"Samples 1 to {rate['last']:,} (monday.csv): {100 * rate['share']:.1f}% flagged"
+        assert start in read(page, "rates", "Home")
 
 
-def test_selected_unlabelled_set_has_no_metrics(window: Page, tmp_path: Path) -> None:
-    path = write_report(reports()["mixed"], tmp_path / "report.html")
-    with opened(window, path) as page:
-        page.locator("input[value='2']").check()
-        assert text_of(page, "[data-metric=auroc] .value") == "–"
-        assert text_of(page, "[data-metric=auroc] .details") == ""
-        assert text_of(page, "#roc-legend") == ""
-        page.locator("#roc").focus()
-        page.keyboard.press("Home")
-        check_rates(page, reports()["mixed"])
+def test_changes_and_parts_are_marked_at_their_samples(window: Page, paths: dict[str, Path]) -> None:
+    with opened(window, paths["changed"]) as page:
+        edge, width = page.evaluate("EDGE"), float(page.locator("#rates svg").get_attribute("width") or "nan")
+        for selector, at in ((".since", "data.since"), (".part >> nth=1", "700")):
+            line = float(page.locator(f"#rates {selector}").get_attribute("x1") or "nan")
+            share = (line - edge["left"]) / (width - edge["left"] - edge["right"])
+            assert share == pytest.approx(page.evaluate(f"{at} / data.count"), abs=1e-3)
+    with opened(window, paths["quiet"]) as page:
+        assert page.locator(".since, .part").count() == 0
 
 
-def test_counts_of_an_unlabelled_set_follow_the_threshold(window: Page, tmp_path: Path) -> None:
-    report = unlabelled()
-    path = write_report(report, tmp_path / "report.html")
-    with opened(window, path) as page:
+def test_answers_and_downloads_are_of_the_selected_and_the_known_set(
+    window: Page, paths: dict[str, Path], tmp_path: Path
+) -> None:
+    report = calibrated()
+    assert report.calibration is not None
+    strange = report.sets[1]
+    with opened(window, paths["calibrated"]) as page:
+        assert visible(page, ".verdict .set-name") == ["strange", "known"]
+        before = visible(page, ".verdict .answer")
+        assert before[0].endswith("this is not the data you calibrated on.")
+        with page.expect_download() as started:
+            page.locator(".download:visible").first.click()
+        started.value.save_as(tmp_path / "flagged.csv")
         page.locator("#threshold").focus()
-        for _ in range(10):
-            page.keyboard.press("ArrowLeft")
-        threshold = page.evaluate("data.grid[state.step]")
-        flagged = int((report.sets[0].regret > threshold).sum())
+        page.keyboard.press("Home")
+        assert visible(page, ".verdict .answer") == before, "the answer is of the calibrated threshold"
+        page.locator("input[name=set][value='2']").check()
+        assert visible(page, ".verdict .set-name") == ["new", "known"]
+        assert text_of(page, "[data-metric=auroc] .value") == "–", "nobody knows which of them are new"
+        assert text_of(page, "#roc-legend") == ""
+        page.locator(".in-short a").first.click()
+        page.wait_for_url("**#definition-regret")
+        assert page.locator("#definition-regret").is_visible()
+    order = np.argsort(-strange.regret)[: int((strange.regret > report.calibration.value).sum())]
+    with (tmp_path / "flagged.csv").open(encoding="utf-8", newline="") as file:
+        assert [row["id"] for row in csv.DictReader(file)] == [f"strange-{number}.png" for number in order]
+
+
+def test_counts_of_an_unlabelled_set_follow_the_threshold(window: Page, paths: dict[str, Path]) -> None:
+    with opened(window, paths["unlabelled"]) as page:
+        page.locator("#threshold").focus()
+        page.keyboard.press("PageDown")
+        flagged = int((unlabelled().sets[0].regret > page.evaluate("data.grid[state.step]")).sum())
         assert text_of(page, "[data-count=flagged] .value") == str(flagged)
         assert text_of(page, "[data-count=kept] .value") == str(90 - flagged)
 
 
-def test_controls_are_reachable_by_tab(window: Page, compared: Path) -> None:
-    with opened(window, compared) as page:
+def test_depths_follow_the_threshold_and_the_selected_set(window: Page, paths: dict[str, Path]) -> None:
+    report = layered()
+    with opened(window, paths["layered"]) as page:
+        for number, key in ((1, "PageUp"), (1, "Home"), (2, "End"), (2, "Home")):
+            page.locator(f"input[name='set'][value='{number}']").check()
+            page.locator("#threshold").focus()
+            page.keyboard.press(key)
+            one = report.sets[number]
+            assert one.strangest is not None
+            strangest = one.strangest[one.regret > page.evaluate("data.grid[state.step]")]
+            for row, depth in enumerate(report.depths):
+                assert text_of(page, f".depths tr[data-depth='{row}'] .flagged") == str(sum(strangest == depth.column))
+            assert text_of(page, "#depths-caption").startswith(f"{len(strangest):,} flagged samples of {one.name}")
+        totals = [page.locator(f"[data-total='{kind}']").inner_text() for kind in ("early", "late", "lengths")]
+        assert sum(float(total.split("%")[0]) for total in totals) == pytest.approx(100, abs=0.16)
+        assert page.locator(".sample .away:visible").count() == page.locator(".sample.is-flagged:visible").count()
+
+
+def test_controls_are_reachable_by_tab(window: Page, paths: dict[str, Path]) -> None:
+    with opened(window, paths["comparison"]) as page:
         reached = set()
         for _ in range(30):
             page.keyboard.press("Tab")
@@ -323,53 +363,15 @@ def test_controls_are_reachable_by_tab(window: Page, compared: Path) -> None:
         assert {"set", "histogram", "threshold", "roc", "spectrum"} <= reached
 
 
-def test_page_without_javascript_has_tables_and_images(window: Page, compared: Path) -> None:
+def test_pages_without_javascript_have_answers_tables_and_images(window: Page, paths: dict[str, Path]) -> None:
     browser = window.context.browser
     assert browser is not None
     page = browser.new_page(java_script_enabled=False)
-    page.goto(compared.as_uri())
+    page.goto(paths["comparison"].as_uri())
     assert "need JavaScript" in page.locator("noscript").first.inner_text()
     assert page.locator("td.number.best").first.is_visible()
     assert page.locator("img").last.is_visible()
+    page.goto(paths["changed"].as_uri())
+    assert "no longer looks like the calibration data" in page.locator(".answer").inner_text()
+    assert page.locator("td.number").first.is_visible()
     page.close()
-
-
-def test_depths_follow_the_threshold_and_the_selected_set(window: Page, tmp_path: Path) -> None:
-    report = layered()
-    path = write_report(report, tmp_path / "report.html")
-
-    def check(page: Page, one: ScoredSet) -> None:
-        flagged = one.regret > page.evaluate("data.grid[state.step]")
-        assert one.strangest is not None
-        for position, name in enumerate(report.depths):
-            column = 0 if name == "embedding" else position + 1
-            found = int(np.sum(flagged & (one.strangest == column)))
-            row = f".depths tr[data-depth='{position}']"
-            assert text_of(page, f"{row} .flagged") == f"{found:,}"
-            shown = text_of(page, f"{row} .rate")
-            assert (
-                shown == "–"
-                if not flagged.any()
-                else float(shown[:-1]) == pytest.approx(100 * found / flagged.sum(), abs=0.051)
-            )
-        assert text_of(page, "#depths-caption").startswith(f"{flagged.sum():,} flagged samples of {one.name}")
-
-    for scheme in ("light", "dark"):
-        with opened(window, path, scheme=scheme) as page:
-            check(page, report.sets[1])
-            assert page.evaluate(CONTRAST) == []
-            page.locator("#threshold").focus()
-            for key in ("PageUp", "End", "Home"):
-                page.keyboard.press(key)
-                check(page, report.sets[1])
-            page.locator("input[name='set'][value='2']").check()
-            check(page, report.sets[2])
-            totals = [page.locator(f"[data-total='{which}']").inner_text() for which in ("early", "late")]
-            assert sum(float(total.split("%")[0]) for total in totals) == pytest.approx(100, abs=0.11)
-            assert page.locator(".sample .away:visible").count() == page.locator(".sample.is-flagged:visible").count()
-
-
-def test_depths_fit_a_narrow_screen(window: Page, tmp_path: Path) -> None:
-    path = write_report(layered(), tmp_path / "report.html")
-    with opened(window, path, width=360) as page:
-        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")

@@ -28,6 +28,18 @@ def call(*words: object) -> Result:
     return CliRunner().invoke(app, ["report", *(str(word) for word in words)])
 
 
+def paged(*words: object, out: Path) -> tuple[Result, str]:
+    """Return what the command printed, and the page that it wrote."""
+    done = call(*words, "--out", out)
+    assert done.exit_code == 0, done.output
+    return done, out.read_text(encoding="utf-8")
+
+
+def written(path: Path, table: dict[str, np.ndarray[Any, Any]]) -> Path:
+    score_writer(path)(path, [table])
+    return path
+
+
 @pytest.fixture
 def detector() -> Detector:
     rng = np.random.default_rng(0)
@@ -87,93 +99,75 @@ def test_what_is_no_decision_is_refused(tmp_path: Path, decision: str) -> None:
 def test_folder_of_tables_is_read_as_one_table(tmp_path: Path, table: dict[str, np.ndarray[Any, Any]]) -> None:
     (tmp_path / "scores").mkdir()
     for number, rows in enumerate((slice(30), slice(30, None))):
-        path = tmp_path / "scores" / f"{number}.parquet"
-        score_writer(path)(path, [{name: column[rows] for name, column in table.items()}])
+        written(tmp_path / "scores" / f"{number}.parquet", {name: column[rows] for name, column in table.items()})
     np.testing.assert_array_equal(read_scores(tmp_path / "scores")["regret"], table["regret"])
-    assert call(tmp_path / "scores", "--out", tmp_path / "report.html").exit_code == 0
-    assert page_data_of((tmp_path / "report.html").read_text(encoding="utf-8"))["sets"][0]["count"] == 40
-    found = json.loads(call(tmp_path / "scores", "--out", tmp_path / "report.html", "--json").stdout)
-    size = (tmp_path / "report.html").stat().st_size
-    answer = found.pop("answers")["scores"]
-    assert answer["kind"] == "unknown"
-    assert answer["sentence"] == f"{table['is_ood'].mean():.1%} flagged."
-    assert found == {"report": str(tmp_path / "report.html"), "bytes": size, "warnings": []}
+    out = tmp_path / "report.html"
+    done, page = paged(tmp_path / "scores", "--json", out=out)
+    assert page_data_of(page)["sets"][0]["count"] == 40
+    facts = json.loads(done.stdout)
+    answer = facts.pop("answers")["scores"]
+    assert (answer["kind"], answer["sentence"]) == ("unknown", f"{table['is_ood'].mean():.1%} flagged.")
+    assert facts == {"report": str(out), "bytes": out.stat().st_size, "warnings": []}
 
 
 def test_report_of_scored_folder_with_images_and_detector(
     tmp_path: Path, table: dict[str, np.ndarray[Any, Any]], folder: Path, detector: Detector
 ) -> None:
-    scores, out = tmp_path / "scores.csv", tmp_path / "pages" / "mine.html"
-    score_writer(scores)(scores, [table])
+    scores, out = written(tmp_path / "scores.csv", table), tmp_path / "pages" / "mine.html"
     detector.save(tmp_path / "detector.safetensors")
     (tmp_path / "names.txt").write_text("ant\nbee\ncat\n", encoding="utf-8")
-    worst = table["id"][np.argmax(table["regret"])]
-    (folder / worst).write_bytes(b"broken")
-    done = call(
-        scores, "--out", out, "--images", folder, "--detector", tmp_path / "detector.safetensors",
-        "--classes", tmp_path / "names.txt", "--title", "My <images>",
-    )  # fmt: skip
-    assert done.exit_code == 0, done.output
+    (folder / table["id"][np.argmax(table["regret"])]).write_bytes(b"broken")
+    given = "--images", folder, "--detector", tmp_path / "detector.safetensors"
+    done, page = paged(scores, *given, "--classes", tmp_path / "names.txt", "--title", "My <images>", out=out)
     assert f"wrote {out}" in done.stdout
-    page = out.read_text(encoding="utf-8")
-    found = page_data_of(page)
+    data = page_data_of(page)
     assert detector.threshold is not None
-    assert found["grid"][found["start"]] == detector.threshold.value
-    assert found["spectrum"]["count"] == 5
+    assert data["grid"][data["start"]] == detector.threshold.value
+    assert data["spectrum"]["count"] == 5
     assert "My &lt;images&gt;" in page
     assert "fitted on 300 samples, rank 5" in page
-    assert page.count("<img") == 23
-    assert page.count("no image") == 1
-    flagged = found["sets"][0]["count"] - found["sets"][0]["kept"][found["start"]]
+    assert (page.count("<img"), page.count("no image")) == (23, 1)
+    flagged = data["sets"][0]["count"] - data["sets"][0]["kept"][data["start"]]
     assert flagged == table["is_ood"].sum() > 0
     best = int(np.argmin(table["regret"]))
     assert f"<b>{['ant', 'bee', 'cat'][table['prediction'][best]]}</b> {100 * table['probability'][best]:.1f}%" in page
 
 
+@pytest.mark.parametrize("which", ["some", "all", "none"])
 def test_report_of_scores_alone_keeps_the_decisions_of_the_table(
-    tmp_path: Path, table: dict[str, np.ndarray[Any, Any]], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, table: dict[str, np.ndarray[Any, Any]], which: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name, decisions in {
-        "some": table["is_ood"],
-        "all": table["is_ood"] | True,
-        "none": table["is_ood"] & False,
-    }.items():
-        path = tmp_path / f"{name}.parquet"
-        score_writer(path)(path, [{**table, "is_ood": decisions}])
-        assert call(path).exit_code == 0
-        found = page_data_of(Path("report.html").read_text(encoding="utf-8"))
-        one = found["sets"][0]
-        assert one["count"] - one["kept"][found["start"]] == decisions.sum()
-        assert found["origin"] == "calibrated"
+    decisions = {"some": table["is_ood"], "all": table["is_ood"] | True, "none": table["is_ood"] & False}[which]
+    path = written(tmp_path / "scores.parquet", {**table, "is_ood": decisions})
+    _, page = paged(path, out=tmp_path / "report.html")
+    data = page_data_of(page)
+    (one,) = data["sets"]
+    assert one["count"] - one["kept"][data["start"]] == decisions.sum()
+    assert data["origin"] == "calibrated"
 
 
 def test_report_says_what_the_calibration_lets_expect(
     tmp_path: Path, table: dict[str, np.ndarray[Any, Any]], detector: Detector
 ) -> None:
-    scores, out = tmp_path / "scores.csv", tmp_path / "report.html"
-    score_writer(scores)(scores, [table])
+    scores, out = written(tmp_path / "scores.csv", table), tmp_path / "report.html"
     detector.save(tmp_path / "detector.safetensors")
-    done = call(scores, "--detector", tmp_path / "detector.safetensors", "--out", out)
-    assert (done.exit_code, done.stderr) == (0, "")
-    page = out.read_text(encoding="utf-8")
-    assert detector.threshold is not None
+    done, page = paged(scores, "--detector", tmp_path / "detector.safetensors", out=out)
+    assert done.stderr == ""
     low, high = stats.beta(40, 161).interval(0.95)
     for said in (page, done.stdout):
         assert f"20% expected, {table['is_ood'].mean():.1%} flagged: " in said
     assert f"Of data like the 200 calibration samples, this threshold flags {low:.1%} to {high:.1%}." in page
     assert page_data_of(page)["calibration"]["count"] == 200
-    alone = call(scores, "--out", out)
+    alone, page = paged(scores, out=out)
     assert "without --detector the page cannot say how many flagged samples to expect" in alone.stderr
-    assert "How many to expect is not known" in out.read_text(encoding="utf-8")
-    assert "No threshold is set" not in alone.stdout + out.read_text(encoding="utf-8")
+    assert "How many to expect is not known" in page
+    assert "No threshold is set" not in alone.stdout + page
 
 
 def test_detector_that_decides_otherwise_is_refused(
     tmp_path: Path, table: dict[str, np.ndarray[Any, Any]], detector: Detector
 ) -> None:
-    scores = tmp_path / "scores.csv"
-    score_writer(scores)(scores, [table])
+    scores = written(tmp_path / "scores.csv", table)
     detector.calibrate(np.random.default_rng(0).normal(size=(200, 5)), false_alarm_rate=0.01)
     detector.save(tmp_path / "detector.safetensors")
     done = call(scores, "--detector", tmp_path / "detector.safetensors", "--out", tmp_path / "report.html")
@@ -188,25 +182,19 @@ def test_regret_at_the_threshold_may_be_rounded(tmp_path: Path, detector: Detect
     assert detector.threshold is not None
     value = np.float32(detector.threshold.value)
     table = {"id": ["a", "b"], "regret": [value, value], "is_ood": [True, False]}
-    scores = tmp_path / "scores.csv"
-    score_writer(scores)(scores, [{name: np.array(column) for name, column in table.items()}])
+    scores = written(tmp_path / "scores.csv", {name: np.array(column) for name, column in table.items()})
     detector.save(tmp_path / "detector.safetensors")
-    done = call(scores, "--detector", tmp_path / "detector.safetensors", "--out", tmp_path / "report.html")
-    assert done.exit_code == 0, done.output
+    paged(scores, "--detector", tmp_path / "detector.safetensors", out=tmp_path / "report.html")
 
 
 def test_default_threshold_keeps_95_percent(tmp_path: Path) -> None:
     path = tmp_path / "scores.csv"
     path.write_text("id,regret\n" + "".join(f"{n},{n / 100}\n" for n in range(100)), encoding="utf-8")
-    done = call(path, "--out", tmp_path / "report.html")
-    assert done.exit_code == 0
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    done, page = paged(path, out=tmp_path / "report.html")
     for said in (done.stdout, page):
         assert "No threshold is set. The first one on the page flags 5% of these samples" in said
-    found = page_data_of(page)
-    assert found["grid"][found["start"]] == 0.94
+    assert page_data_of(page)["grid"][page_data_of(page)["start"]] == 0.94
     assert 'class="prediction"' not in page
-    assert 'title="99">99</span>' in page
 
 
 def test_images_in_parquet_are_found_by_row_number(tmp_path: Path) -> None:
@@ -218,9 +206,7 @@ def test_images_in_parquet_are_found_by_row_number(tmp_path: Path) -> None:
     parquet.write_table(arrow.table({"image": encoded}), tmp_path / "new.parquet")
     scores = tmp_path / "scores.csv"
     scores.write_text("id,regret\n0,0.5\n2,0.1\n", encoding="utf-8")
-    done = call(scores, "--images", tmp_path / "new.parquet", "--out", tmp_path / "report.html")
-    assert done.exit_code == 0, done.output
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    _, page = paged(scores, "--images", tmp_path / "new.parquet", out=tmp_path / "report.html")
     assert page.index("0 of new.parquet") < page.index("2 of new.parquet")
 
 
@@ -272,7 +258,7 @@ def test_command_of_the_guide_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (command,) = re.findall(r"^pnml report (.*--detector .*)$", GUIDE.read_text(encoding="utf-8"), re.MULTILINE)
-    score_writer(Path("new.parquet"))(Path("new.parquet"), [table])
+    written(Path("new.parquet"), table)
     detector.save("detector.safetensors")
     done = call(*command.split())
     assert done.exit_code == 0, done.output

@@ -20,21 +20,29 @@ from .factories import LAYERS, comparison, layered, page_data_of, scored, unlabe
 if TYPE_CHECKING:
     from pathlib import Path
 
-DEPTHS = (*LAYERS, "embedding")
 
-
-def test_flagged_samples_are_counted_by_layer_at_every_threshold() -> None:
-    report = layered()
-    found = page_data_of(render(report))
-    for one, data in zip(report.sets, found["sets"], strict=True):
+@pytest.mark.parametrize(
+    ("names", "order", "kinds"),
+    [
+        (LAYERS, [1, 2, 3, 4, 0], ["early", "early", "late", "late", "late"]),
+        (("input", "conv", "lengths"), [1, 2, 0, 3], ["early", "late", "late", "lengths"]),
+        (("lengths",), [0, 1], ["late", "lengths"]),
+    ],
+)
+def test_layers_stand_from_input_to_output(names: tuple[str, ...], order: list[int], kinds: list[str]) -> None:
+    report = layered(names)
+    assert [depth.column for depth in report.depths] == order
+    assert [depth.kind for depth in report.depths] == kinds
+    assert [depth.name for depth in report.depths] == [("embedding", *names)[column] for column in order]
+    page = render(report)
+    assert re.findall(r'<tr data-depth="\d" class="(\w+)">', page) == kinds
+    assert ("Lengths: how strongly" in page) == ("lengths" in names)
+    data = page_data_of(page)
+    for one, counts in zip(report.sets, data["sets"], strict=True):
         assert one.strangest is not None
-        for step in (0, 17, found["start"], len(found["grid"]) - 1):
-            flagged = one.regret > found["grid"][step]
-            for position, name in enumerate(DEPTHS):
-                column = 0 if name == "embedding" else 1 + LAYERS.index(name)
-                expected = sum(flagged & (one.strangest == column))
-                assert data["flaggedBy"][position][step] == expected
-            assert sum(counts[step] for counts in data["flaggedBy"]) == data["count"] - data["kept"][step]
+        for step in (0, 17, data["start"], len(data["grid"]) - 1):
+            strangest = one.strangest[one.regret > data["grid"][step]]
+            assert [row[step] for row in counts["flaggedBy"]] == [int((strangest == column).sum()) for column in order]
 
 
 def test_every_sample_shows_the_shares_of_its_layers_from_input_to_output() -> None:
@@ -46,38 +54,27 @@ def test_every_sample_shows_the_shares_of_its_layers_from_input_to_output() -> N
     known = report.sets[0]
     assert known.leverage is not None
     best = known.leverage[np.argmin(known.regret)]  # the known set is last, its least trusted samples first
-    shares = np.append(best[1:], best[0]) / best.sum()
-    words = [f"{name} {100 * share:.0f}%" for name, share in zip(DEPTHS, shares, strict=True)]
+    shares = best[[1, 2, 3, 4, 0, 5]] / best.sum()
+    words = [
+        f"{name} {100 * share:.0f}%" for name, share in zip((*LAYERS, "embedding", "lengths"), shares, strict=True)
+    ]
     assert unescape(labels[36]) == f"Shares of the layers, from input to output: {', '.join(words)}"
-    heights = re.findall(r'height="([\d.]+)"><title>', page)[36 * 5 : 37 * 5]
+    heights = re.findall(r'height="([\d.]+)"><title>', page)[36 * 6 : 37 * 6]
     np.testing.assert_allclose((np.array(heights, dtype=float) - 2) / 26, shares, atol=1e-3)
 
 
 def test_strangest_layer_is_named_and_whether_it_is_early() -> None:
     leverage = np.array([[3.0, 0, 0, 1, 0], [7.0, 5, 0, 0, 0]])
-    regret, strangest = np.array([0.1, 0.9]), np.array([0, 1])
-    one = ScoredSet(name="two", role="unlabelled", regret=regret, leverage=leverage, strangest=strangest)
+    one = ScoredSet(name="two", role="unlabelled", regret=[0.1, 0.9], leverage=leverage, strangest=[0, 1])  # type: ignore[arg-type]
     page = render(Report(title="", facts={}, sets=(one,), layer_names=("a", "b", "c", "d")))
     assert re.findall(r'<span class="away">(.*?)</span>', page) == ["early: a", "late: embedding"]
-    rows = re.findall(r'<tr data-depth="(\d)" class="(\w+)"><th scope="row"><span class="key"></span>(\w+)</th>', page)
-    kinds = {"a": "early", "b": "early", "c": "late", "d": "late", "embedding": "late"}
-    assert rows == [(str(number), which, name) for number, (name, which) in enumerate(kinds.items())]
-    assert "another camera" in page
-    assert "what a sample shows" in page
-
-
-def test_set_without_layers_beside_others_has_no_counts() -> None:
-    page = render(layered(sets=(*layered().sets, scored("plain", "out", -1, 30, 4))))
-    assert page_data_of(page)["sets"][3]["flaggedBy"] is None
-    assert page.count('class="away"') == 3 * 24
 
 
 @pytest.mark.parametrize("report", [comparison(), unlabelled(), unlabelled(layer_names=LAYERS)])
 def test_page_without_layers_says_nothing_about_them(report: Report) -> None:
     page = render(report)
-    assert 'id="depths-title"' not in page
-    assert '<svg class="shares"' not in page
-    assert "Leverage" not in page
+    for part in ('id="depths-title"', '<svg class="shares"', "Leverage"):
+        assert part not in page
     assert all("flaggedBy" not in one for one in page_data_of(page)["sets"])
 
 
@@ -98,27 +95,21 @@ def test_layers_that_do_not_fit_raise(columns: dict[str, Any], message: str) -> 
         Report(title="", facts={}, sets=(scored("new", "out", -1, 90, 3, **columns),), layer_names=LAYERS)
 
 
-def table(**columns: Any) -> dict[str, Any]:
-    found = {"id": ["a", "b"], "regret": [0.1, 0.5], "strangest_layer": ["embedding", "conv1"], **columns}
-    return {name: np.array(values) for name, values in found.items()}
-
-
-def test_table_with_leverages_needs_no_detector(tmp_path: Path) -> None:
-    path = tmp_path / "scores.csv"
+def test_order_of_layers_comes_from_the_table_or_the_detector(tmp_path: Path) -> None:
+    columns = {"id": ["a", "b"], "regret": [0.1, 0.5], "strangest_layer": ["embedding", "conv1"]}
     shares = {"leverage.embedding": [2.0, 1.0], "leverage.conv1": [0.0, 4.0], "leverage.conv.2": [1.0, 0.0]}
-    score_writer(path)(path, [table(**shares)])
-    report = report_of_scores(path)
+    paths = tmp_path / "all.csv", tmp_path / "some.parquet"
+    for path, table in zip(paths, ({**columns, **shares}, columns), strict=True):
+        score_writer(path)(path, [{name: np.array(values) for name, values in table.items()}])
+    report = report_of_scores(paths[0])
+    (one,) = report.sets
     assert report.layer_names == ("conv1", "conv.2")
-    assert report.sets[0].leverage is not None
-    assert report.sets[0].leverage.tolist() == [[2, 0, 1], [1, 4, 0]]
-    assert report.sets[0].strangest is not None
-    assert report.sets[0].strangest.tolist() == [0, 1]
+    assert one.leverage is not None
+    assert one.leverage.tolist() == [[2, 0, 1], [1, 4, 0]]
+    assert one.strangest is not None
+    assert one.strangest.tolist() == [0, 1]
 
-
-def test_table_with_strangest_layers_takes_their_order_from_the_detector(tmp_path: Path) -> None:
-    path = tmp_path / "scores.parquet"
-    score_writer(path)(path, [table()])
-    alone = report_of_scores(path)
+    alone = report_of_scores(paths[1])
     assert not alone.has_depths
     assert "pass --detector" in alone.facts["Layers"]
     rng = np.random.default_rng(0)
@@ -126,10 +117,10 @@ def test_table_with_strangest_layers_takes_their_order_from_the_detector(tmp_pat
     detector.layer_names = ("conv0", "conv1")
     detector.partial_fit(rng.normal(size=(50, 5)), features=[rng.normal(size=(50, 4)), rng.normal(size=(50, 3))])
     detector.save(tmp_path / "detector.safetensors")
-    report = report_of_scores(path, detector=tmp_path / "detector.safetensors")
-    assert report.depths == ("conv0", "conv1", "embedding")
+    report = report_of_scores(paths[1], detector=tmp_path / "detector.safetensors")
+    assert report.layer_names == ("conv0", "conv1", "lengths")
     assert report.sets[0].strangest is not None
     assert report.sets[0].strangest.tolist() == [0, 2]
     Detector(rng.normal(size=(3, 5))).fit(rng.normal(size=(50, 5))).save(tmp_path / "other.safetensors")
     with pytest.raises(ValueError, match=r"names the layer 'conv1', which is none of \['embedding'\]"):
-        report_of_scores(path, detector=tmp_path / "other.safetensors")
+        report_of_scores(paths[1], detector=tmp_path / "other.safetensors")

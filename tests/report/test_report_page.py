@@ -8,8 +8,7 @@ import re
 from html.parser import HTMLParser
 from io import BytesIO
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -19,12 +18,23 @@ from PIL import Image
 from sklearn.metrics import auc, roc_auc_score, roc_curve
 
 from pnml.report import Report, ScoredSet, Table, write_report
-from pnml.report.definitions import LINKS
+from pnml.report.monitored import render_monitor
 from pnml.report.page import render
 from pnml.report.page_data import BINS, P_BINS, STEPS
 from pnml.report.thumbnails import GALLERY, extremes
 
-from .factories import NASTY, calibrated, comparison, page_data_of, scored, unlabelled
+from .factories import NASTY, calibrated, changed, comparison, page_data_of, scored, unlabelled
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LINKS = {
+    "https://arxiv.org/abs/2110.09246",
+    "https://arxiv.org/abs/2104.08279",
+    "https://en.wikipedia.org/wiki/Sensitivity_and_specificity",
+    "https://en.wikipedia.org/wiki/Receiver_operating_characteristic",
+}
+"""Where a reader may go on."""
 
 
 class Page(HTMLParser):
@@ -38,11 +48,15 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
-        if tag not in {"meta", "link", "img", "input", "br"}:
+        if tag not in {"meta", "link", "img", "input", "br", "line", "circle"}:
             self.open.append(tag)
 
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
     def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
+        if tag != "circle":
+            assert self.open.pop() == tag
 
 
 @pytest.fixture(scope="module")
@@ -50,32 +64,23 @@ def text() -> str:
     return render(comparison())
 
 
-def test_write_report_is_atomic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    target = tmp_path / "new" / "folder" / "report.html"
-    assert write_report(comparison(), target) == target
-    before = target.read_text(encoding="utf-8")
-    assert before.endswith("</html>\n")
-
-    def fail(path: Path, text: str, **_: object) -> int:
-        path.write_bytes(text[:100].encode())
-        raise OSError("the disk is full")
-
-    monkeypatch.setattr(Path, "write_text", fail)
-    with pytest.raises(OSError, match="the disk is full"):
-        write_report(unlabelled(), target)
-    assert target.read_text(encoding="utf-8") == before
-    assert [path.name for path in target.parent.iterdir()] == ["report.html"]
+@pytest.fixture(scope="module", params=["report", "monitor"])
+def hostile(request: pytest.FixtureRequest) -> str:
+    """Return a page whose title, facts, sets, classes, tables and parts are named to do harm."""
+    if request.param == "report":
+        return render(comparison(class_names=(NASTY, NASTY, NASTY)))
+    names = {"class_names": ("ant", NASTY, "bee"), "facts": {NASTY: NASTY}, "parts": {NASTY: 1}}
+    return render_monitor(changed(), title=NASTY, **names)  # type: ignore[arg-type]
 
 
-def test_texts_are_escaped(text: str) -> None:
-    assert "<script>alert" not in text
-    assert "</title> $title" not in text
-    assert "<b>" in text
-    assert "bee <b>" not in text
-    assert page_data_of(text)["sets"][2]["name"] == f"near {NASTY}"
-    tags = Page(text).tags
-    assert [tag for tag, _ in tags].count("script") == 2
-    assert [tag for tag, _ in tags].count("title") == 1
+def test_names_are_text_and_never_markup(hostile: str) -> None:
+    page = Page(hostile)
+    assert page.open == []
+    tags = [tag for tag, _ in page.tags]
+    assert (tags.count("script"), tags.count("title")) == (2, 1)
+    assert "<script>alert" not in hostile
+    assert "</title> {{ 7 * 7 }}" not in hostile
+    assert "&lt;/title&gt; {{ 7 * 7 }}" in hostile, "a name is no template either"
 
 
 @given(st.text(max_size=30), st.text(max_size=30))
@@ -86,107 +91,86 @@ def test_page_is_well_formed_for_any_text(name: str, fact: str) -> None:
     assert page_data_of(page)["sets"][0]["name"] == name
 
 
-def test_page_loads_no_external_resources(text: str) -> None:
-    links = {link.address for link in LINKS.values()}
-    for tag, attributes in Page(text).tags:
-        assert not attributes.keys() & {"srcset", "action", "formaction", "data", "poster"}
+def test_page_loads_nothing_and_allows_only_its_own_script_and_style(hostile: str) -> None:
+    page = Page(hostile)
+    for tag, attributes in page.tags:
+        assert not attributes.keys() & {"srcset", "action", "formaction", "data", "poster", "style"}
+        assert not [name for name in attributes if name.startswith("on")]
         for name in {"src", "href"} & attributes.keys():
             address = str(attributes[name])
-            is_link = tag == "a" and (address in links or address.startswith("#"))  # which a reader has to follow
+            is_link = tag == "a" and (address in LINKS or address.startswith("#"))  # which a reader has to follow
             assert is_link or address.startswith("data:"), (tag, name)
-        assert not [name for name in attributes if name.startswith("on") or name == "style"]
-    for address in links:
-        text = text.replace(f'href="{address}"', "")
-    assert not re.search(r"@import|url\((?!#)|https?://(?!www\.w3\.org/2000/svg)", text)
-
-
-def test_content_security_policy_allows_only_own_script_and_style(text: str) -> None:
-    policy = next(attributes["content"] for tag, attributes in Page(text).tags if "http-equiv" in attributes)
-    assert policy is not None
-    for tag, rule in (("style", "style-src"), ("script", "script-src")):
-        (inside,) = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
-        digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
-        assert f"{rule} 'sha256-{digest}';" in policy
+    inside = {tag: re.findall(rf"<{tag}>(.*?)</{tag}>", hostile, re.DOTALL) for tag in ("style", "script")}
+    assert not re.search(r"@import|url\((?!#)|https?://(?!www\.w3\.org/2000/svg)", str(inside))
+    policy = str(next(attributes["content"] for _, attributes in page.tags if "http-equiv" in attributes))
+    for tag, (code,) in inside.items():
+        assert f"{tag}-src 'sha256-{base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()}';" in policy
     assert policy.startswith("default-src 'none';")
     assert "unsafe" not in policy
 
 
-def test_headings_are_ordered_ids_unique_and_language_set(text: str) -> None:
-    page = Page(text)
+def test_headings_are_ordered_ids_unique_and_language_set(hostile: str) -> None:
+    page = Page(hostile)
     levels = [int(tag[1]) for tag, _ in page.tags if re.fullmatch(r"h\d", tag)]
-    assert levels[0] == 1
-    assert levels.count(1) == 1
+    assert (levels[0], levels.count(1)) == (1, 1)
     assert all(after <= before + 1 for before, after in pairwise(levels))
     assert ("html", {"lang": "en"}) in page.tags
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
 
 
+def test_write_report_makes_folders(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "folder" / "report.html"
+    assert write_report(comparison(), target) == target
+    assert target.read_text(encoding="utf-8").endswith("</html>\n")
+
+
 def test_metrics_and_curves_agree_with_scikit_learn(text: str) -> None:
-    report, found = comparison(), page_data_of(text)
-    ind, *others = report.sets
-    for one, data in zip(others, found["sets"][1:], strict=True):
+    page = page_data_of(text)
+    ind, *others = comparison().sets
+    for one, data in zip(others, page["sets"][1:], strict=True):
         for score, name in (("regret", "pnml"), ("baseline", "baseline")):
             values = np.concatenate([getattr(ind, score), getattr(one, score)])
             kept = np.r_[np.ones(len(ind)), np.zeros(len(one))]
             fpr, tpr, _ = roc_curve(kept, -values, drop_intermediate=False)
-            metrics = data["metrics"][name]
+            metrics, roc = data["metrics"][name], data["roc"][name]
             assert metrics["auroc"] == pytest.approx(100 * roc_auc_score(kept, -values))
             assert metrics["tnr_at_tpr95"] == pytest.approx(100 * (1 - fpr[tpr >= 0.95].min()))
             assert metrics["detection_accuracy"] == pytest.approx(100 * (0.5 + (tpr - fpr).max() / 2))
             on_curve = {(round(100 * x, 3), round(100 * y, 3)) for x, y in zip(fpr, tpr, strict=True)}
-            shown = list(zip(data["roc"][name]["fpr"], data["roc"][name]["tpr"], strict=True))
+            shown = list(zip(roc["fpr"], roc["tpr"], strict=True))
             assert set(shown) <= on_curve
             assert (shown[0], shown[-1]) == ((0, 0), (100, 100))
-            area = auc(data["roc"][name]["fpr"], data["roc"][name]["tpr"]) / 100
-            assert area == pytest.approx(metrics["auroc"], abs=0.5)
-            for metric in metrics.values():
-                assert f">{metric:.1f}</td>" in text
+            assert auc(roc["fpr"], roc["tpr"]) / 100 == pytest.approx(metrics["auroc"], abs=0.5)
+            assert all(f">{metric:.1f}</td>" in text for metric in metrics.values())
+    mean = np.mean([data["metrics"]["pnml"]["auroc"] for data in page["sets"][1:]])
+    assert re.search(rf'"row">Mean</th>\s*<td class="number[^"]*">[\d.]+</td>\s*<td[^>]*>{mean:.1f}', text)
 
 
-def test_kept_counts_are_exact_at_every_threshold(text: str) -> None:
-    found = page_data_of(text)
-    grid = np.asarray(found["grid"])
+def test_counts_are_exact_at_every_threshold() -> None:
+    report = calibrated()
+    assert report.calibration is not None
+    known, page = report.calibration.scores, page_data_of(render(report))
+    grid, edges = np.asarray(page["grid"]), page["edges"]
     assert STEPS <= len(grid) <= STEPS + 2
     assert (np.diff(grid) > 0).all()
-    for one, data in zip(comparison().sets, found["sets"], strict=True):
-        assert data["kept"] == [int((one.regret <= threshold).sum()) for threshold in grid]
-        assert sum(data["bins"]) == data["count"] == len(one)
-        assert len(data["bins"]) == BINS
-        assert data["kept"][0] == 0
-        assert data["median"] == pytest.approx(float(np.median(one.regret)))
-    assert max(data["count"] - data["kept"][-1] for data in found["sets"]) == 0
-
-
-def test_calibration_scores_are_counted_like_those_of_a_set() -> None:
-    report = calibrated()
-    assert report.calibration is not None
-    found, scores = page_data_of(render(report)), report.calibration.scores
-    data, edges = found["calibration"], found["edges"]
-    assert found["grid"][found["start"]] == report.calibration.value
-    assert data["rate"] == 0.05
-    assert data["kept"] == [int((scores <= threshold).sum()) for threshold in found["grid"]]
-    inner = [int(((scores >= low) & (scores < high)).sum()) for low, high in pairwise(edges)][1:-1]
-    assert data["bins"][1:-1] == inner
-    assert sum(data["bins"]) == data["count"] == 400
-
-
-def test_p_values_are_counted_in_twenty_intervals() -> None:
-    report = calibrated()
-    assert report.calibration is not None
-    known = report.calibration.scores
-    for one, data in zip(report.sets, page_data_of(render(report))["sets"], strict=True):
+    assert grid[page["start"]] == report.calibration.value
+    sets = [
+        *((one.regret, data) for one, data in zip(report.sets, page["sets"], strict=True)),
+        (known, page["calibration"]),
+    ]
+    for regret, data in sets:
+        assert data["kept"] == [int((regret <= threshold).sum()) for threshold in grid]
+        inner = [int(((regret >= low) & (regret < high)).sum()) for low, high in pairwise(edges)][1:-1]
+        assert data["bins"][1:-1] == inner
+        assert (sum(data["bins"]), len(data["bins"])) == (len(regret), BINS)
+        assert data["median"] == pytest.approx(float(np.median(regret)))
+    for one, data in zip(report.sets, page["sets"], strict=True):
         expected = [0] * P_BINS
         for value in one.regret:
             count = 1 + int((known >= value).sum())
             expected[-(-count * P_BINS // (1 + len(known))) - 1] += 1  # in whole numbers: no rounding
         assert data["pBins"] == expected
-
-
-@pytest.mark.parametrize("value", [-0.1, 1.5, np.nan])
-def test_p_values_beyond_0_and_1_raise(value: float) -> None:
-    with pytest.raises(ValueError, match=f"row 1 of 'new' has a p-value of {value}: expected a number from 0 to 1"):
-        scored("new", "unlabelled", -1, 3, 0, p_value=[0.5, value, 1.0])
 
 
 def test_given_p_values_and_decisions_need_no_calibration() -> None:
@@ -200,16 +184,13 @@ def test_given_p_values_and_decisions_need_no_calibration() -> None:
 
 
 @pytest.mark.parametrize(
-    ("report", "words"), [(calibrated(), ("Regret", "p-value", "TNR")), (unlabelled(), ("Regret",))]
+    ("report", "words"), [(calibrated(), ["Regret", "p-value", "TNR"]), (unlabelled(), ["Regret"])]
 )
-def test_words_are_explained_in_one_line_with_links(report: Report, words: tuple[str, ...]) -> None:
+def test_words_are_explained_in_one_line_with_links(report: Report, words: list[str]) -> None:
     page = render(report)
-    lines = re.findall(r'<li><b>(.*?)</b>: (.*?) <a href="#(.*?)">More</a></li>', page)
-    assert tuple(name for name, _, _ in lines) == words
-    for name, text, anchor in lines:
-        assert len(text) < 120
-        (definition,) = re.findall(rf'<div id="{anchor}"><dt>{name}</dt><dd>(.*?)</dd></div>', page)
-        assert f'<a href="{LINKS[name].address}"' in definition
+    lines = re.findall(r'<li><b>(.*?)</b>: .*? <a href="#(.*?)">More</a></li>', page)
+    assert [name for name, _ in lines] == words
+    assert all(f'<div id="{anchor}"><dt>{name}</dt>' in page for name, anchor in lines)
 
 
 @pytest.mark.parametrize(
@@ -221,72 +202,62 @@ def test_words_are_explained_in_one_line_with_links(report: Report, words: tuple
     ],
 )
 def test_initial_threshold(report: Report, origin: str) -> None:
-    found = page_data_of(render(report))
-    start = found["grid"][found["start"]]
-    assert found["origin"] == origin
-    if report.threshold is not None:
-        assert start == report.threshold
-    else:
-        regret = (report.ind_set or report.sets[0]).regret
-        assert start in regret
-        assert (regret <= start).mean() >= 0.95
-        assert (regret < start).mean() < 0.95
+    page = page_data_of(render(report))
+    start, regret = page["grid"][page["start"]], (report.ind_set or report.sets[0]).regret
+    assert page["origin"] == origin
+    assert start == report.threshold or (regret <= start).mean() >= 0.95 > (regret < start).mean()
 
 
-@pytest.mark.parametrize("regret", [[0.0], [0.0, 0.0], [0.7], [0.0, 0.7], [1e-300, 1.0], [2.0, 2.0, 2.0]])
+@pytest.mark.parametrize("regret", [[0.0], [0.7], [0.0, 0.7], [1e-300, 1.0], [2.0, 2.0, 2.0]])
 def test_bins_are_valid_for_scores_without_spread(regret: list[float]) -> None:
-    found = page_data_of(
-        render(Report(title="", facts={}, sets=(ScoredSet(name="a", role="in", regret=np.array(regret)),)))
-    )
-    edges = np.asarray(found["edges"])
+    one = ScoredSet(name="a", role="in", regret=np.array(regret))
+    page = page_data_of(render(Report(title="", facts={}, sets=(one,))))
+    edges = np.asarray(page["edges"])
     assert (np.diff(edges) > 0).all()
     assert edges[0] > 0
     assert edges[-1] >= max(regret)
-    assert sum(found["sets"][0]["bins"]) == len(regret)
-    assert "metrics" not in found["sets"][0]
+    assert sum(page["sets"][0]["bins"]) == len(regret)
 
 
 def test_missing_baseline_is_displayed_as_dash() -> None:
-    report = comparison(sets=(scored("in", "in", -3, 20, 0), scored("out", "out", 0, 20, 1, baseline=None)), tables=())
-    page = render(report)
+    sets = scored("in", "in", -3, 20, 0), scored("out", "out", 0, 20, 1, baseline=None)
+    page = render(comparison(sets=sets, tables=()))
     assert page_data_of(page)["sets"][1]["metrics"]["baseline"] is None
     assert page.count("–</td>") == 3
 
 
-def test_best_value_of_a_group_is_bold_after_rounding() -> None:
+def test_best_value_of_a_group_is_bold_after_rounding_and_charted() -> None:
     table = Table(
         title="T",
         columns=("Set", "Words", ("A", "x"), ("A", "y"), ("B", "x")),
         rows=(("s", "w", 99.96, 100.0, None), ("t", "v", 3.0, 2.0, 1.0)),
         note="A <note>.",
+        charted="y",
     )
     page = render(Report(title="", facts={}, sets=(), tables=(table,)))
-    bold = re.findall(r'<td class="number best">([\d.]+)</td>', page)
-    assert bold == ["100.0", "100.0", "3.0", "1.0"]
+    assert re.findall(r'<td class="number best">([\d.]+)</td>', page) == ["100.0", "100.0", "3.0", "1.0"]
     assert '<th scope="colgroup" colspan="2" class="group">A</th>' in page
     assert "<td>w</td>" in page
     assert "A &lt;note&gt;." in page
     assert page_data_of(page) == {"sets": []}
-
-
-def test_table_contains_the_mean_over_sets(text: str) -> None:
-    pnml = [data["metrics"]["pnml"]["auroc"] for data in page_data_of(text)["sets"][1:]]
-    (mean,) = re.findall(r'<th scope="row">Mean</th><td class="number[^"]*">[\d.]+</td><td[^>]*>([\d.]+)', text)
-    assert mean == f"{np.mean(pnml):.1f}"
+    dots = re.findall(r'<circle class="(\w+)" cx="([\d.]+)".*?<title>(.*?)</title>', page)
+    assert [text for kind, _, text in dots if kind == "leading"] == ["y 100.0", "y 2.0"]
+    places = {text: float(x) for _, x, text in dots}
+    assert places["y 100.0"] == 468, "the end of the axis"
+    assert places["x 1.0"] < places["y 2.0"] < places["x 3.0"]
 
 
 def test_gallery_contains_the_extremes_with_predictions(text: str) -> None:
-    report = comparison()
-    ind = report.sets[0]
+    ind = comparison().sets[0]
+    assert ind.prediction is not None
+    assert ind.probability is not None
+    assert ind.labels is not None
     gallery = text.split('<section class="set-gallery')[3]  # the out-of-distribution sets come first
     cards = re.findall(r'<li class="sample" data-regret="([^"]+)">(.*?)</li>', gallery, re.DOTALL)
     order = np.argsort(ind.regret, kind="stable")
     rows = [*order[::-1][:GALLERY], *order[:GALLERY]]
     assert [float(regret) for regret, _ in cards] == ind.regret[rows].tolist()
     names = ["ant", "bee &lt;b&gt;", "cat", "class 3"]
-    assert ind.prediction is not None
-    assert ind.probability is not None
-    assert ind.labels is not None
     for row, (_, card) in zip(rows, cards, strict=True):
         assert f"<b>{names[ind.prediction[row]]}</b> {100 * ind.probability[row]:.1f}%" in card
         assert ("label: " in card) == (ind.prediction[row] != ind.labels[row])
@@ -306,8 +277,7 @@ def test_extremes_are_disjoint_and_extreme(regret: list[float], count: int) -> N
     most, least = extremes(np.asarray(regret), count)
     assert not set(most) & set(least)
     assert len(most) + len(least) == min(len(regret), 2 * count)
-    middle = set(range(len(regret))) - set(most) - set(least)
-    for row in middle:
+    for row in set(range(len(regret))) - set(most) - set(least):
         assert all(regret[one] <= regret[row] for one in most)
         assert all(regret[one] >= regret[row] for one in least)
 
@@ -317,22 +287,15 @@ def test_images_are_read_from_paths_with_placeholder_for_broken_files(tmp_path: 
     Image.fromarray(np.zeros((300, 400, 3), dtype=np.uint8)).save(files[0])
     files[1].write_bytes(b"not an image")
     Image.fromarray(np.zeros((64, 64, 3), dtype=np.uint8)).save(files[2])
-    one = ScoredSet(
-        name="files", role="unlabelled", regret=np.array([0.1, 0.2, 0.3]), images=files, ids=["a", "b", "c"]
-    )
+    regret, ids = np.array([0.1, 0.2, 0.3]), ["a", "b", "c"]
+    one = ScoredSet(name="files", role="unlabelled", regret=regret, images=files, ids=ids)
     page = render(Report(title="", facts={}, sets=(one,)))
-    assert page.count("data:image/jpeg") == 1
     assert 'width="128" height="96" alt="a of files"' in page
-    assert page.count("data:image/png") == 1
-    assert page.count("no image") == 1
-
-
-def test_samples_without_images_are_listed_by_id() -> None:
-    one = ScoredSet(name="rows", role="unlabelled", regret=np.array([0.1, 0.2]), ids=["first", "second"])
-    page = render(Report(title="", facts={}, sets=(one,)))
-    assert "<img" not in page
-    assert "no image" not in page
-    assert 'title="first">first</span>' in page
+    assert [page.count(part) for part in ("data:image/jpeg", "data:image/png", "no image")] == [1, 1, 1]
+    bare = render(Report(title="", facts={}, sets=(ScoredSet(name="x", role="unlabelled", regret=regret, ids=ids),)))
+    assert "<img" not in bare
+    assert "no image" not in bare
+    assert 'title="b">b</span>' in bare
 
 
 def test_page_size_does_not_depend_on_the_number_of_samples() -> None:
@@ -343,10 +306,6 @@ def test_page_size_does_not_depend_on_the_number_of_samples() -> None:
     )
     report = Report(title="", facts={}, sets=sets, spectrum=np.geomspace(1, 1e-9, 4096))
     assert len(render(report)) < 120_000
-    large = scored(
-        "large", "in", 0, 30, 0, images=np.random.default_rng(0).integers(0, 256, (30, 256, 256, 3), np.uint8)
-    )
-    assert len(render(Report(title="", facts={}, sets=(large,)))) < 400_000
 
 
 def test_spectrum_contains_eigenvalues_above_rounding_error(text: str) -> None:
@@ -354,7 +313,6 @@ def test_spectrum_contains_eigenvalues_above_rounding_error(text: str) -> None:
     assert (spectrum["rank"], spectrum["count"]) == (60, 64)
     assert spectrum["index"] == list(range(1, 61))
     assert spectrum["value"] == pytest.approx(np.geomspace(1, 1e-9, 60), rel=1e-3)
-    assert spectrum["value"][-1] > 0
 
 
 def test_unlabelled_set_has_counts_instead_of_metrics() -> None:

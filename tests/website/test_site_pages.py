@@ -55,12 +55,12 @@ def test_numbers_of_tables_keep_their_spread_and_code_stays() -> None:
 @pytest.mark.parametrize(
     ("page", "link", "expected"),
     [
-        ("docs/results.md", "peers.md", "peers.md"),
+        ("docs/results.md", "quality.md", "quality.md"),
         ("docs/guides/uses.md", "../images/a.png", "../images/a.png"),
         ("docs/guides/uses.md", "../../results/a.json", "../project/results/a.json"),
-        ("docs/start.md", "../examples/files.ipynb", "examples/files.md"),
+        ("docs/index.md", "../examples/files.ipynb", "examples/files.md"),
         ("examples/files.ipynb", "../docs/guides/uses.md", "../guides/uses.md"),
-        ("CONTRIBUTING.md", "docs/mutants.md", "../mutants.md"),
+        ("CONTRIBUTING.md", "docs/scale.md", "../scale.md"),
         ("studies/layers/README.md", "plan.md", "plan.md"),
         ("studies/layers/README.md", "../../docs/tables/a.md", "../../../tables/a.md"),
     ],
@@ -136,7 +136,8 @@ def test_what_a_page_loads_from_elsewhere_is_found(tag: str) -> None:
 def test_every_page_is_in_the_navigation() -> None:
     navigation = re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     pages = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
-    missing = sorted({page for page in pages if not page.startswith("tables/")} - set(navigation))
+    tables = {"families.md", "photographs-tables.md", "text-ood.md"}
+    missing = sorted({page for page in pages if not page.startswith("tables/")} - tables - set(navigation))
     assert missing == [], "add these pages to nav in mkdocs.yml"
     assert len(set(navigation)) == len(navigation)
 

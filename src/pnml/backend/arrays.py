@@ -56,7 +56,10 @@ def _epsilon(array: Array) -> float | None:
 
 def working_dtype(xp: Any, *arrays: Array) -> Any:
     """Return the dtype to compute in: float64 as soon as one array has it, otherwise float32 (never half)."""
-    return xp.float64 if any(precision(a) < 1e-12 for a in arrays) else xp.float32
+    for array in arrays:
+        if precision(array) < 1e-12:
+            return xp.float64
+    return xp.float32
 
 
 def has_float64(array: Array) -> bool:
@@ -68,6 +71,8 @@ def has_float64(array: Array) -> bool:
 
 def is_remote(array: Array) -> bool:
     """Return whether the array lies on a device that works by itself: to look at a value is to wait for it."""
+    if type(array) is np.ndarray:
+        return False
     if compat.is_torch_array(array):
         return bool(array.device.type != "cpu")
     return bool(compat.is_cupy_array(array))
@@ -134,6 +139,19 @@ def at_most(x: Array, largest: float) -> Array:
     if isinstance(x, np.ndarray):
         return np.minimum(x, largest)
     return x.clamp(max=largest) if compat.is_torch_array(x) else namespace(x).clip(x, None, largest)
+
+
+def side_by_side(columns: list[Array]) -> Array:
+    """Return columns (n,) as one array (n, columns)."""
+    first = columns[0]
+    if len(columns) == 1:
+        return first[:, None]
+    if not isinstance(first, np.ndarray):
+        return namespace(first).stack(columns, axis=1)
+    joined = np.empty((len(first), len(columns)), dtype=first.dtype)  # in a tenth of the time of stack, for one row
+    for number, column in enumerate(columns):
+        joined[:, number] = column
+    return joined
 
 
 def detached(array: Array) -> Array:

@@ -2,7 +2,7 @@
 
 Every file of the package is written by :func:`atomic_path`: under a temporary name of its own beside the file that it
 becomes, flushed to the disk, then renamed, which is one step for every reader. A writer that dies leaves its temporary
-file, and no other harm; the next one deletes it.
+file, and no other harm; a day later the next one deletes it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 import stat
+import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,18 +20,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_TEMPORARY = re.compile(r"\..+\.pnml-\d+-[0-9a-f]{16}\.partial")
+_TEMPORARY = re.compile(r"\..+\.pnml-.+\.partial")
 _LONGEST = 50  # letters of a target's name in that of its temporary file
-_CANNOT_FLUSH = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EACCES, errno.EPERM, errno.EBADF}
-_IS_POSIX = os.name == "posix"  # elsewhere there are no locks to know the dead by, and no folders to flush
+_ABANDONED = 86_400  # seconds since the last byte was written: no writer that lives is so slow
 
 
 @contextmanager
 def atomic_path(target: str | os.PathLike[str], *, sweep: bool = True) -> Iterator[Path]:
     """Yield a temporary path beside ``target``; on success it takes the target's name, on failure it is removed.
 
-    What is written there must be written into the file that exists, not into another that is renamed to it. A file that
-    exists keeps its mode. A symbolic link stays one, and the file that it points to is replaced.
+    A file that exists keeps its mode. A symbolic link stays one, and the file that it points to is replaced.
 
     Args:
         target: the file to write, which need not exist; its folder must.
@@ -39,6 +38,7 @@ def atomic_path(target: str | os.PathLike[str], *, sweep: bool = True) -> Iterat
     Raises:
         FileNotFoundError: there is no such folder.
         PermissionError: no file can be made in it.
+        OSError: the disk is full; the error has the name of the target.
         ValueError: the target exists and is no file.
 
     >>> import tempfile
@@ -56,15 +56,22 @@ def atomic_path(target: str | os.PathLike[str], *, sweep: bool = True) -> Iterat
     check_writable(final)
     if sweep:
         delete_leftovers(final.parent)
-    with _temporary_file(final, private=mode is not None) as partial:
+    partial = final.with_name(f".{final.name[:_LONGEST]}.pnml-{secrets.token_hex(8)}.partial")
+    os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600))
+    try:
         if mode is None:
             mode = stat.S_IMODE(partial.stat().st_mode)  # what the user's umask grants; some writers grant less
         yield partial
         with partial.open("r+b") as file:
-            partial.chmod(mode)
             os.fsync(file.fileno())
+        partial.chmod(mode)
         partial.replace(final)
-        _flush_folder(final.parent)
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise OSError(error.errno, os.strerror(error.errno), str(target)) from error
+        raise
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def check_writable(target: str | os.PathLike[str]) -> None:
@@ -93,91 +100,22 @@ def write_text(path: str | os.PathLike[str], text: str) -> Path:
 
 
 def delete_leftovers(folder: Path) -> None:
-    """Delete the temporary files of :func:`atomic_path` in a folder whose writers are dead, and nothing else.
-
-    A writer holds a lock on its temporary file as long as it lives, on this machine or on another. Where the file
-    system has no locks, nothing is deleted.
-    """
-    if not _IS_POSIX:
-        return
-    with suppress(OSError):  # a folder that may not be listed
-        for name in os.listdir(folder):  # noqa: PTH208 - names are all that is needed
-            if _TEMPORARY.fullmatch(name):
-                with suppress(OSError):  # of a writer that lives, or finished meanwhile
-                    _delete_if_abandoned(folder / name)
+    """Delete the temporary files of :func:`atomic_path` in a folder that nobody has written to for a day."""
+    with suppress(OSError):  # a folder that may not be listed, a file that another run deletes meanwhile
+        for file in folder.iterdir():
+            if _TEMPORARY.fullmatch(file.name):
+                status = file.lstat()
+                if stat.S_ISREG(status.st_mode) and time.time() - status.st_mtime > _ABANDONED:
+                    file.unlink()
 
 
 def _existing_mode(target: Path) -> int | None:
     """Return the mode of a file, None where there is none; links are followed where the system lets them be."""
     try:
-        found = target.stat()
+        status = target.stat()
     except FileNotFoundError:
         return None
-    if not stat.S_ISREG(found.st_mode):
-        what = "a folder" if stat.S_ISDIR(found.st_mode) else "no regular file"
-        raise ValueError(f"cannot write {target}, which is {what}: give the path of a file")
-    return stat.S_IMODE(found.st_mode)
-
-
-@contextmanager
-def _temporary_file(final: Path, *, private: bool) -> Iterator[Path]:
-    """Yield a new, locked file beside ``final``, of a name that nobody else has; delete it if it is still there."""
-    held = -1
-    while held < 0:
-        path = final.with_name(f".{final.name[:_LONGEST]}.pnml-{os.getpid()}-{secrets.token_hex(8)}.partial")
-        held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
-        with suppress(OSError):  # file systems without locks
-            _lock(held, wait=True)
-        if not is_at(path, held):  # taken for a leftover before it was locked
-            os.close(held)
-            held = -1
-    if not _IS_POSIX:
-        os.close(held)  # an open file could not be renamed
-    try:
-        yield path
-    finally:
-        path.unlink(missing_ok=True)
-        if _IS_POSIX:
-            os.close(held)
-
-
-def _delete_if_abandoned(path: Path) -> None:
-    """Delete a temporary file; raise ``OSError`` if its writer holds the lock."""
-    found = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
-    try:
-        _lock(found, wait=False)
-        if stat.S_ISREG(os.fstat(found).st_mode) and is_at(path, found):
-            path.unlink()
-    finally:
-        os.close(found)
-
-
-def _lock(descriptor: int, *, wait: bool) -> None:
-    """Lock an open file until it is closed or the process ends; raise ``OSError`` if another holds it, or wait."""
-    if _IS_POSIX:
-        import fcntl
-
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-
-
-def is_at(path: Path, descriptor: int) -> bool:
-    """Return whether an open file is the one at a path."""
-    try:
-        return os.path.samestat(path.lstat(), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
-
-
-def _flush_folder(folder: Path) -> None:
-    """Make a rename outlast a loss of power, on file systems that can."""
-    if not _IS_POSIX:
-        return
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        if error.errno not in _CANNOT_FLUSH:
-            raise
+    if not stat.S_ISREG(status.st_mode):
+        kind = "a folder" if stat.S_ISDIR(status.st_mode) else "no regular file"
+        raise ValueError(f"cannot write {target}, which is {kind}: give the path of a file")
+    return stat.S_IMODE(status.st_mode)

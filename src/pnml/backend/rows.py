@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import array_api_compat as compat
+import array_api_compat.numpy as numpy_namespace
 import numpy as np
 
 from pnml.backend.arrays import (
@@ -125,7 +126,7 @@ def by_chunk(function: Callable[..., Any], rows: Array, dtype: Any, *args: Any, 
         *args: further arguments of the function.
         width: how many numbers a row takes at the same time; see :func:`chunk_length`.
     """
-    _keep_freed_memory()
+    keep_freed_memory()
     xp = namespace(rows)
     parts = _slices(rows, chunk_length(rows, 8 if dtype == xp.float64 else 4, width))
 
@@ -149,7 +150,7 @@ def _slices(rows: Array, length: int) -> list[slice]:
 
 
 @cache
-def _keep_freed_memory() -> None:
+def keep_freed_memory() -> None:
     """Let the C library keep what a chunk frees for the next one.
 
     glibc returns memory to the system above twice the largest block that it has seen freed, and every page must then be
@@ -160,14 +161,21 @@ def _keep_freed_memory() -> None:
 
 def squares(x: Array) -> Array:
     """Return the sum of squares of every row, in one pass."""
+    if type(x) is np.ndarray:
+        return _vecdot(x, x)
     xp = namespace(x)
     return xp.linalg.vector_norm(x, axis=-1) ** 2 if compat.is_torch_array(x) else xp.vecdot(x, x)
+
+
+_vecdot: Callable[[Any, Any], Any] = numpy_namespace.vecdot  # type: ignore[attr-defined]
+if hasattr(np, "vecdot"):  # since NumPy 2.0
+    _vecdot = np.vecdot
 
 
 def plain_norms(x: Array, dtype: Any) -> Array:
     """Return the Euclidean norm of every row in the given dtype, into which the squares must fit."""
     xp = namespace(x)
-    if compat.is_torch_array(x):
+    if type(x) is not np.ndarray and compat.is_torch_array(x):
         return xp.linalg.vector_norm(x, axis=-1, dtype=dtype)
     return xp.sqrt(squares(xp.astype(x, dtype, copy=False)))
 
@@ -185,7 +193,7 @@ def norms_and_divisors(x: Array) -> tuple[Array, Array]:
     """Return the norms of rows, and what to divide them by for norm 1: the same, where none is odd."""
     xp = namespace(x)
     dtype = working_dtype(xp, x)
-    if is_remote(x) or is_traced():
+    if type(x) is not np.ndarray and (is_remote(x) or is_traced()):
         norms = plain_norms(x, dtype)
         return norms, divisors(norms)
     with np.errstate(all="ignore"):

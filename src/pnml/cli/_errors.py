@@ -75,7 +75,9 @@ def one_line(error: Exception, files: Sequence[str] = ()) -> str:
     """
     # safetensors reports a full disk as an error of its own, with the system's number in its text.
     if getattr(error, "errno", None) == errno.ENOSPC or f"(os error {errno.ENOSPC})" in str(error):
-        return "the disk is full: nothing half-written was left; free some space and run the command again"
+        target = getattr(error, "filename", None)
+        where = "" if target is None else f"cannot write {target}, "
+        return f"{where}the disk is full: nothing half-written was left; free some space and run the command again"
     if getattr(error, "errno", None) == errno.EROFS:
         return f"cannot write {getattr(error, 'filename', None)}: its disk is read-only: give a path on another"
     if isinstance(error, FileExistsError | NotADirectoryError) and error.filename:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pnml.core.scaling import EmbeddingScale
+    from pnml.io.preparation_record import Record
     from pnml.io.source import Samples
 
 
@@ -142,23 +144,24 @@ class Inputs:
     column: str | None = None
 
     def open_embeddings(
-        self, n_features: int, layers: Sequence[str] | None, columns: Sequence[str] = ()
+        self, n_features: int, layers: Sequence[str] | None, fitted: Record | None = None
     ) -> EmbeddingFile:
         """Open the embeddings, which must have ``n_features`` features, and features of ``layers``, or of all.
 
-        They are in the columns that the option names, or else in ``columns``, which an .npy does not have.
+        They are in the columns that the option names, or else in those of a detector's record.
         """
         if self.embeddings is None or self.images is not None:
             raise typer.BadParameter(_EITHER)
         if any(given is not None for given in (self.model, self.weights, self.size, self.mean, self.std)):
             raise typer.BadParameter("--model, --weights, --size, --mean and --std go with --images only")
-        told = () if self.column is None else tuple(name.strip() for name in self.column.split(","))
+        columns = () if self.column is None else tuple(name.strip() for name in self.column.split(","))
 
         def open_file(path: PathOrUri) -> EmbeddingFile:
-            nameless = isinstance(path, Path) and path.suffix.lower() == ".npy"
-            return open_embeddings(path, n_features, layers, told or (() if nameless else columns))
+            return open_embeddings(path, n_features, layers, columns, fitted)
 
         if self.embeddings == STANDARD:
+            if sys.stdin is None:  # closed, as by <&-
+                raise ValueError("standard input is closed: pipe the embeddings in, or give the path of a file")
             return open_standard_input(typer.get_binary_stream("stdin"), open_file)
         return open_file(self.embeddings)
 
@@ -207,8 +210,7 @@ class Inputs:
         """Open the samples and the detector for them, which must have been fitted with the images' model."""
         if self.embeddings is not None:
             detector = Detector.load(path)
-            columns = (detector.preparation or {}).get("columns", ())
-            embeddings = self.open_embeddings(detector.n_features, detector.layer_names, columns)
+            embeddings = self.open_embeddings(detector.n_features, detector.layer_names, detector.preparation)
             check_layer_widths(embeddings.path, embeddings.reader.layers, detector.feature_widths)
             return embeddings, detector
         samples = self.open_images(detector=path, check_model=check_model)

@@ -16,9 +16,9 @@ from pnml.core.monitor import Monitor
 from pnml.io.locks import lock_folder
 from pnml.io.outputs import check_output
 from pnml.io.preparation_record import of_images
+from pnml.io.score_table import take_in
 from pnml.io.scores import layer_labels
 from pnml.io.texts import read_class_names
-from pnml.io.watched import take_in
 from pnml.report.checks import check_class_names
 from pnml.report.monitored import write_monitor
 from pnml.report.stream_tables import excess_by_class
@@ -84,8 +84,15 @@ def monitor(
             stack.enter_context(lock_folder(state.with_name(f"{state.name}.lock")))
         watching = _opened(detector, state, alpha)
         check_class_names(names, watching.threshold.n_classes, f"the calibration of {detector or state}", classes)
-        rows = _take_in_all(watching, scores)
-        page = write_monitor(watching, out, title=title or "Monitor", facts=_run(scores, rows), class_names=names)
+        before = watching.count
+        parts = _take_in_all(watching, scores)
+        rows = watching.count - before
+        facts = {
+            "Scores": f"{', '.join(path.name for path in scores)}: {rows:,} samples",
+            "Detector": detector.name if detector is not None else f"the one of {state and state.name}",
+        }
+        title = title or f"Watching {scores[0].name}" + (f" to {scores[-1].name}" if len(scores) > 1 else "")
+        page = write_monitor(watching, out, title=title, facts=facts, class_names=names, parts=parts)
         if state is not None:
             watching.save(state)  # the last step: whoever is interrupted before it repeats the command
     for line in _describe(watching, rows, names):
@@ -119,16 +126,15 @@ def _is_same(one: Threshold, other: Threshold) -> bool:
     return one == other and np.array_equal(one.scores, other.scores)
 
 
-def _take_in_all(watching: Monitor, scores: list[Path]) -> int:
-    """Update with all tables; return how many samples they have."""
-    before = watching.count
+def _take_in_all(watching: Monitor, scores: list[Path]) -> dict[str, int]:
+    """Update with all tables; return the first sample of each by its name, "before" for those of earlier runs."""
+    parts = {"before": 1} if watching.count else {}
+    names = [path.name for path in scores]
     for path in scores:
+        name = path.name if names.count(path.name) == 1 else f"{path.parent.name}/{path.name}"
+        parts[name] = watching.count + 1
         take_in(watching, path)
-    return watching.count - before
-
-
-def _run(scores: list[Path], rows: int) -> dict[str, str]:
-    return {"Scores": f"{', '.join(path.name for path in scores)}: {rows:,} samples"}
+    return parts
 
 
 def _describe(watching: Monitor, rows: int, class_names: list[str]) -> list[str]:

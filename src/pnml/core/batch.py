@@ -7,7 +7,7 @@ from typing import Any
 import array_api_compat as compat
 import numpy as np
 
-from pnml.backend.arrays import Array, like, namespace, precision, to_compute, to_numpy
+from pnml.backend.arrays import Array, as_numpy_view, like, namespace, precision, to_compute, to_numpy
 
 _PROBED = 64  # columns that are compared to tell whether a batch was overwritten, and up to 16 rows
 
@@ -29,10 +29,14 @@ class Batch:
         self.given = logits
         self.logits = None if logits is None else _beside(logits, self.rows)
         self.eps = precision(x)
+        self._content: Any = None
+
+    def remember(self) -> None:
+        """Take note of what the rows hold, for :meth:`unchanged_rows` to tell."""
         self._content = _content(self.rows)
 
     def unchanged_rows(self) -> Array:
-        """Return the rows; raise ``RuntimeError`` if they were overwritten since the batch was made."""
+        """Return the rows; raise ``RuntimeError`` if they were overwritten since :meth:`remember`."""
         if _content(self.rows) != self._content:
             raise RuntimeError(
                 "the embeddings were overwritten since they were scored: read every field of the result that you need "
@@ -56,8 +60,10 @@ class Batch:
 
 def _beside(logits: Array, rows: Array) -> Array:
     """Return logits in the library and on the device of rows."""
+    if type(rows) is np.ndarray:
+        return as_numpy_view(logits)
     logits = to_compute(logits)
-    if type(logits) is type(rows) and (type(rows) is np.ndarray or compat.device(logits) == compat.device(rows)):
+    if type(logits) is type(rows) and compat.device(logits) == compat.device(rows):
         return logits
     return like(rows, to_numpy(logits))
 

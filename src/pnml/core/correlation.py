@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from pnml.backend.arrays import Array, detached, is_remote, namespace, to_compute, to_numpy
 from pnml.backend.compensated import add, total
-from pnml.backend.products import allows_single, product, sum_by_class
+from pnml.backend.products import allows_single, product, sum_by_class, sum_of_rows
 from pnml.backend.rows import (
     SMALLEST_NORM,
     check_finite,
@@ -35,6 +35,23 @@ if TYPE_CHECKING:
 _KIND = "pnml.correlation"
 _VERSION = 5
 _CHUNK = 2048  # rows: enough for a product to be worth the additions after it
+
+
+class _Sums(NamedTuple):
+    """The sums of some rows: Σxxᵀ of every block; with classes, Σx of every block but the first, and of it by class."""
+
+    products: list[Array]
+    sums: list[Array]
+    of_classes: Array | None
+
+
+def _sums_of(
+    blocks: list[Array], classes: np.ndarray[Any, Any] | None, n_classes: int, single: list[bool] | None
+) -> _Sums:
+    products = [product(block, single=single is not None and single[number]) for number, block in enumerate(blocks)]
+    if classes is None:
+        return _Sums(products, [], None)
+    return _Sums(products, [sum_of_rows(block) for block in blocks[1:]], sum_by_class(blocks[0], classes, n_classes))
 
 
 class Correlation:
@@ -85,7 +102,7 @@ class Correlation:
         self.left_out = 0
         self.sample: RowSample | None = None
         self._products: list[Sum] = []  # Σxxᵀ of every block
-        self._sums: list[Sum] = []  # Σx of every block
+        self._sums: list[Sum] = []  # Σx of every block but the first, of which the classes have it
         self._norms: Sum = None  # Σ‖x‖ of the embeddings
         self._class_sums: Sum = None
         self._class_counts = np.zeros(n_classes, dtype=np.int64)
@@ -148,36 +165,26 @@ class Correlation:
             if not rows.shape[0]:
                 return
             norms, divisors = layout.norms(rows)
-        whole = self.n_classes == 0
 
         def blocks(part: slice) -> list[Array]:
             chunk = rows[part]
-            if whole:  # to the last digit, for the paper's numbers
+            if layout.whole:  # to the last digit, for the paper's numbers
                 chunk = namespace(chunk).astype(chunk, wide_dtype(chunk), copy=False)
             return layout.blocks(chunk, norms[part], divisors[part])
 
-        if self._single is None and not whole and not is_remote(rows) and rows.shape[0] >= _CHUNK:
-            first = blocks(slice(0, _CHUNK))
-            self._single = [
-                block.dtype == np.float32 and allows_single(product(block, single=False)) for block in first
-            ]
-        single = self._single or [False] * len(layout.block_widths)
+        if self._single is None and not layout.whole and not is_remote(rows) and rows.shape[0] >= _CHUNK:
+            self._single = [allows_single(block) for block in blocks(slice(0, _CHUNK))]
 
-        def work(part: slice) -> tuple[list[Array], list[Array], Array | None]:
+        def work(part: slice) -> _Sums:
             with np.errstate(all="ignore"):  # of the thread that computes
-                of_part = blocks(part)
-                products = [product(block, single=one) for block, one in zip(of_part, single, strict=True)]
-                xp = namespace(rows)
-                sums = [xp.sum(block, axis=0, dtype=wide_dtype(block)) for block in of_part]
-                of_classes = None if classes is None else sum_by_class(of_part[0], classes[part], self.n_classes)
-                return products, sums, of_classes
+                return _sums_of(blocks(part), None if classes is None else classes[part], self.n_classes, self._single)
 
         parts = [slice(start, start + _CHUNK) for start in range(0, rows.shape[0], _CHUNK)]
-        for products, sums, of_classes in spread(work, parts) if isinstance(rows, np.ndarray) else map(work, parts):
-            self._products = _plus(self._products, products)
-            self._sums = _plus(self._sums, sums)
-            if of_classes is not None:
-                self._class_sums = of_classes if self._class_sums is None else self._class_sums + of_classes
+        for sums in spread(work, parts) if isinstance(rows, np.ndarray) else map(work, parts):
+            self._products = _plus(self._products, sums.products)
+            self._sums = _plus(self._sums, sums.sums)
+            if sums.of_classes is not None:
+                self._class_sums = sums.of_classes if self._class_sums is None else self._class_sums + sums.of_classes
         self.count = rows.shape[0]
         self._norms = namespace(norms).sum(norms[:, 0], dtype=wide_dtype(norms))
         if classes is not None:
@@ -195,7 +202,8 @@ class Correlation:
         if bool(have_safe_squares(norms)):
             return rows, classes
         rows = namespace(rows).astype(rows, wide_dtype(rows))
-        norms, _ = self.layout.norms(rows)
+        with np.errstate(all="ignore"):
+            norms, _ = self.layout.norms(rows)
         if not self.unit_norm:
             check_squares(norms[:, 0])
             return rows, classes
@@ -240,7 +248,9 @@ class Correlation:
 
     def block_sum(self, number: int) -> np.ndarray[Any, Any]:
         """Return Σx of one block of the rows as a float64 NumPy array."""
-        return total(self._sums[number])
+        if number == 0:
+            return np.asarray(self.class_sums.sum(axis=0))
+        return total(self._sums[number - 1])
 
     @property
     def class_counts(self) -> np.ndarray[Any, Any]:
@@ -272,9 +282,6 @@ class Correlation:
             return self._copy()
         info |= {"widths": self.widths[:1], "input_layer": False}
         if self.count:
-            lengths = len(self._products) - 1
-            arrays["product.1"] = arrays[f"product.{lengths}"][:1, :1]
-            arrays["sum.1"] = arrays[f"sum.{lengths}"][:1]
             arrays["sample"] = arrays["sample"][:, : self.widths[0]]
         return Correlation.from_arrays(arrays, info)
 
@@ -341,7 +348,8 @@ class Correlation:
         arrays = {}
         for number in range(len(held._products)):  # noqa: SLF001 - its own copy
             arrays[f"product.{number}"] = held.block_matrix(number)
-            arrays[f"sum.{number}"] = held.block_sum(number)
+            if number:
+                arrays[f"sum.{number}"] = held.block_sum(number)
         if held.n_classes and held.count:
             arrays["class_counts"] = held.class_counts
             arrays["class_sums"] = held.class_sums
@@ -365,7 +373,7 @@ class Correlation:
         blocks = range(len(statistic.layout.block_widths))
         statistic._norms = (np.float64(info["norm_sum"]), None)
         statistic._products = [(arrays[f"product.{number}"], None) for number in blocks]
-        statistic._sums = [(arrays[f"sum.{number}"], None) for number in blocks]
+        statistic._sums = [(arrays[f"sum.{number}"], None) for number in blocks[1:]]
         if statistic.n_classes:
             statistic._class_counts = arrays["class_counts"]
             statistic._class_sums = (arrays["class_sums"], None)

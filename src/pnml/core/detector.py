@@ -11,7 +11,7 @@ import numpy as np
 
 from pnml.backend.arrays import Array, DeviceConstants, detached, is_remote, namespace, to_compute, to_numpy
 from pnml.backend.read_errors import naming_file
-from pnml.backend.rows import check_finite, check_shape, wide_dtype
+from pnml.backend.rows import by_chunk, check_finite, check_shape, wide_dtype
 from pnml.backend.state import load_state, save_state
 from pnml.core import detector_state
 from pnml.core.batch import Batch
@@ -20,7 +20,7 @@ from pnml.core.calibration_scores import CalibrationScores, left_out_source
 from pnml.core.correlation import Correlation
 from pnml.core.geometry import Geometry
 from pnml.core.last_layer import checked_head, head_digest
-from pnml.core.layout import block_names
+from pnml.core.layout import LENGTHS
 from pnml.core.model import ScoringModel
 from pnml.core.result import Result
 from pnml.core.rows import as_layers, check_features, check_names, check_scored, checked_logits, join_layers
@@ -192,12 +192,13 @@ class Detector:
     @property
     def block_names(self) -> tuple[str, ...]:
         """What ``Result.leverage_by_layer`` has a column for: the embedding, the layers, the lengths of all."""
-        return block_names(self.layer_names) if self.embedding_scale == "auto" else ("embedding",)
+        names = ("embedding", *self.layer_names)
+        return (*names, LENGTHS) if len(names) - self.input_layer > 1 else names
 
     @property
     def watched_names(self) -> tuple[str, ...]:
         """What ``Result.strangest_layer`` numbers from 1: the layers and the lengths; nothing without layers."""
-        return self.block_names[1:] if self.layer_names else ()
+        return self.block_names[1:]
 
     @property
     def rank(self) -> int:
@@ -219,8 +220,7 @@ class Detector:
     @property
     def spectrum(self) -> np.ndarray[Any, Any]:
         """The eigenvalues of the mean correlation of the training embeddings, descending."""
-        geometry = self.model.geometry
-        return self.subspace.spectrum if geometry is None else geometry.spectrum
+        return self.subspace.spectrum if self._loaded is None else self._loaded.spectrum
 
     @property
     def embedding_length(self) -> float:
@@ -380,9 +380,7 @@ class Detector:
         rows = to_compute(detached(rows))[:, : self.n_features]
         xp = namespace(rows)
         dtype = xp.float32 if rows.dtype == xp.float32 else wide_dtype(rows)
-        weight, bias = self._centred_head.to(rows, dtype)
-        with np.errstate(all="ignore"):
-            return xp.argmax(xp.astype(rows, dtype, copy=False) @ weight + bias, axis=-1)
+        return by_chunk(_most_likely, rows, dtype, *self._centred_head.to(rows, dtype), width=max(self.weight.shape))
 
     # Scoring.
 
@@ -446,7 +444,12 @@ class Detector:
         return None if logits is None else checked_logits(logits, rows.shape[0], self.n_classes)
 
     def _result(self, batch: Batch) -> Result:
-        result = Result(batch, batch.finish(self._regret(batch)), self.scorer, self.threshold)
+        if is_remote(batch.rows):
+            result = Result(batch, batch.finish(self._regret(batch)), self.scorer, self.threshold)
+        else:
+            regret, xtg = self.scorer.regret_and_xtg(batch.rows, batch.logits)
+            result = Result(batch, batch.finish(regret), self.scorer, self.threshold)
+            result.xtg = batch.convert(batch.finish(xtg))
         if self.threshold is not None and self.threshold.by is None and is_remote(batch.rows):
             _ = result.is_ood  # asked for while the GPU is at work: whoever reads it then waits for nothing else
         return result
@@ -621,3 +624,7 @@ class Detector:
         self.head_notes = loaded.head_notes
         self.reading = loaded.reading
         return self
+
+
+def _most_likely(x: Array, weight: Array, bias: Array) -> Array:
+    return namespace(x).argmax(x @ weight + bias, axis=-1)

@@ -52,6 +52,7 @@ class Loaded:
     count: int
     left_out: int
     norm_sum: float
+    spectrum: np.ndarray[Any, Any]
     sample: RowSample
     layer_names: tuple[str, ...]
     threshold: Threshold | None
@@ -76,6 +77,7 @@ def to_state(detector: Detector) -> tuple[Arrays, dict[str, Any]]:
     else:
         parts = _parts(model.geometry)
         arrays |= {name: _exact(values) if scorer.single else values for name, values in parts.items()}
+        arrays["spectrum"] = detector.spectrum
     info: dict[str, Any] = {
         "count": detector.count,
         "left_out": detector.left_out,
@@ -130,6 +132,7 @@ def from_state(arrays: Arrays, info: dict[str, Any]) -> Loaded:
         count=info["count"],
         left_out=info["left_out"],
         norm_sum=info["norm_sum"],
+        spectrum=arrays["spectrum"] if subspace is None else subspace.spectrum,
         sample=sample,
         layer_names=tuple(info["layer_names"]),
         threshold=threshold,
@@ -154,18 +157,18 @@ def _parts(geometry: Geometry) -> Arrays:
     for number, block in enumerate(geometry.blocks):
         arrays |= {f"mean.{number}": block.mean, f"whitening.{number}": block.whitening}
     arrays |= dict(zip(_PROFILE, geometry.profile.arrays, strict=True))
-    return arrays | {"spectrum": geometry.spectrum}
+    return arrays
 
 
 def _numbers(geometry: Geometry) -> dict[str, float]:
     """Return the numbers of a geometry."""
     profile = geometry.profile
-    numbers = {name: float(getattr(profile, name)) for name in ("smallest", "push", "limit", "reach")}
+    numbers = {name: float(getattr(profile, name)) for name in ("smallest", "limit", "reach")}
     return numbers | {"row_share": geometry.embedding.row_share, "typical": geometry.embedding.typical}
 
 
 _EMBEDDING = ("mean", "whitening", "background", "centres", "row_shares")
-_PROFILE = ("profile.centre", "profile.spread", "profile.mixing")
+_PROFILE = ("profile.centre", "profile.spread", "profile.mixing", "profile.push")
 
 
 def _geometry(arrays: Arrays, numbers: dict[str, float], blocks: int) -> Geometry:
@@ -176,10 +179,10 @@ def _geometry(arrays: Arrays, numbers: dict[str, float], blocks: int) -> Geometr
         row_share=numbers["row_share"],
         typical=numbers["typical"],
     )
-    centre, spread, mixing = (arrays[name] for name in _PROFILE)
-    profile = Profile(numbers["smallest"], centre, spread, mixing, numbers["push"], numbers["limit"], numbers["reach"])
+    centre, spread, mixing, push = (arrays[name] for name in _PROFILE)
+    profile = Profile(numbers["smallest"], centre, spread, mixing, push, numbers["limit"], numbers["reach"])
     others = (BlockGeometry(arrays[f"mean.{n}"], arrays[f"whitening.{n}"]) for n in range(blocks))
-    return Geometry(embedding, tuple(others), profile, arrays["spectrum"])
+    return Geometry(embedding, tuple(others), profile)
 
 
 def _check(arrays: Arrays, info: dict[str, Any]) -> None:
@@ -217,7 +220,7 @@ def _expected(arrays: Arrays, info: dict[str, Any]) -> dict[str, tuple[str, Shap
         for number, size in enumerate(others):
             shapes |= {f"mean.{number}": (size,), f"whitening.{number}": (size, size)}
         blocks = 1 + len(others)
-        shapes |= dict(zip(_PROFILE, ((blocks,), (blocks,), (blocks, blocks)), strict=True))
+        shapes |= dict(zip(_PROFILE, ((blocks,), (blocks,), (blocks, blocks), (blocks,)), strict=True))
         if info["numbers"] is None:
             raise ValueError("the entry 'numbers' is missing")
     else:
@@ -250,7 +253,7 @@ def _are_widths(value: Any) -> bool:
 
 
 def _are_numbers(value: Any) -> bool:
-    names = {"smallest", "push", "limit", "reach", "row_share", "typical"}
+    names = {"smallest", "limit", "reach", "row_share", "typical"}
     return value is None or (isinstance(value, dict) and {*value} == names and all(map(is_number, value.values())))
 
 

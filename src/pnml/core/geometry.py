@@ -4,8 +4,8 @@
 linear in the concatenation of all layers: the theorem holds with the leverage of that concatenation. With its
 correlation taken block-diagonal, one block a layer, leverages add.
 
-**Only the excess.** The leverages of all blocks about their overall means are compared with those of training rows, and
-what exceeds them is added (:mod:`pnml.core.profile`).
+**Only the excess.** The leverages of layers, input and lengths about their overall means are compared with those of
+training rows, and what exceeds them is added (:mod:`pnml.core.profile`); without layers, that of the embedding is.
 
 **Relative.** The embedding's own leverage is that about the mean of its class, taken relative to the one about the mean
 of all training rows: a direction in which all classes vary alike says little about any of them. This ratio, about 1 for
@@ -92,13 +92,11 @@ class Geometry:
         embedding: of the embedding.
         blocks: of the features of earlier layers, of the input, if there is one, and of the lengths.
         profile: what the leverages about overall means are compared with.
-        spectrum: the eigenvalues of the mean correlation of embeddings, descending.
     """
 
     embedding: EmbeddingGeometry
     blocks: tuple[BlockGeometry, ...]
     profile: Profile
-    spectrum: NDArray[np.float64]
 
     @classmethod
     def fit(cls, correlation: Correlation) -> Geometry:
@@ -124,14 +122,13 @@ class Geometry:
                 correlation.block_sum(number)[None],
                 samples[number],
                 one_class,
-                scaled=layout.input_layer and number == len(samples) - 2,
+                scaled=layout.input_layer and number == len(layout.widths) - 1,
             )
             for number in range(len(samples))
         )
         profile = Profile.fit(np.stack([s.typical for s in (overall, *others)], axis=1), correlation.count)
         blocks = tuple(BlockGeometry(s.means[0], s.whitening) for s in others)
-        spectrum = np.maximum(np.linalg.eigvalsh(correlation.matrix)[::-1], 0) / correlation.count
-        return cls(_embedding(within, overall), blocks, profile, spectrum)
+        return cls(_embedding(within, overall), blocks, profile)
 
 
 def _embedding(within: Scatter, overall: Scatter) -> EmbeddingGeometry:

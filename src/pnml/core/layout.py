@@ -1,9 +1,9 @@
 """How a row is cut into the blocks whose leverages are taken.
 
 A row is an embedding, followed by the features of earlier layers, and last, where the model takes vectors, by its
-input. Every block but the input is scaled to norm 1, and the logarithms of these norms are one more block, the lengths:
-what scaling takes away is not lost. Of a wide block, evenly spaced columns are taken, so that no leverage costs more
-than that of :data:`WIDEST` of them, whatever the network is.
+input. Every block but the input is scaled to norm 1, and the logarithms of the layers' norms are one more block, the
+lengths: what scaling takes away from them is not lost. Of a wide block, evenly spaced columns are taken, so that no
+leverage costs more than that of :data:`WIDEST` of them, whatever the network is.
 
 The paper's own leverage knows the embedding alone, whole, scaled to norm 1 or as it is.
 """
@@ -17,17 +17,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pnml.backend.arrays import DeviceConstants, at_least, namespace
-from pnml.backend.rows import norms_and_divisors
+from pnml.backend.arrays import DeviceConstants, at_least, namespace, side_by_side
+from pnml.backend.rows import have_safe_squares, norms_and_divisors, squares
 
 if TYPE_CHECKING:
     from pnml.backend.arrays import Array
 
-WIDEST_EMBEDDING = 512
-"""So many columns of an embedding have a leverage."""
-
-WIDEST = 768
-"""So many columns of the features of a layer, or of an input, have a leverage."""
+WIDEST = 512
+"""So many columns of an embedding, of the features of a layer or of an input have a leverage."""
 
 LENGTHS = "lengths"
 """The name of the block of lengths."""
@@ -62,25 +59,31 @@ class Layout:
         """The widths of all blocks: the embedding, the features, the lengths."""
         if self.whole:
             return self.widths
-        embedding, *features = self.widths
-        return (min(embedding, WIDEST_EMBEDDING), *(min(width, WIDEST) for width in features), self.n_lengths)
+        widths = tuple(min(width, WIDEST) for width in self.widths)
+        return (*widths, self.n_lengths) if self.n_lengths else widths
+
+    @property
+    def n_scaled(self) -> int:
+        """How many blocks are scaled: the embedding and the layers."""
+        return len(self.widths) - self.input_layer
 
     @property
     def n_lengths(self) -> int:
-        """How many blocks have a length: all but the input."""
-        return len(self.widths) - self.input_layer
+        """How many lengths there are: one for each layer."""
+        return self.n_scaled - 1
 
     def norms(self, rows: Array) -> tuple[Array, Array]:
-        """Return the norms of the blocks of rows that have a length, (n, lengths), and what to divide these by."""
-        pairs = [norms_and_divisors(rows[:, start:stop]) for start, stop in self.spans[: self.n_lengths]]
-        if len(pairs) == 1:
-            norms, divisors = pairs[0]
-            return norms[:, None], divisors[:, None]
-        xp = namespace(rows)
-        norms = xp.stack([norms for norms, _ in pairs], axis=1)
-        if all(norms is divisors for norms, divisors in pairs):
+        """Return the norms of the blocks of rows that are scaled, (n, blocks), and what to divide these by."""
+        spans = self.spans[: self.n_scaled]
+        if type(rows) is np.ndarray and rows.dtype.itemsize >= 4:  # in few calls, which matters for one row
+            norms = np.sqrt(side_by_side([squares(rows[:, start:stop]) for start, stop in spans]))
+            if have_safe_squares(norms):
+                return norms, norms
+        pairs = [norms_and_divisors(rows[:, start:stop]) for start, stop in spans]
+        norms = side_by_side([of_block for of_block, _ in pairs])
+        if all(of_block is divisor for of_block, divisor in pairs):
             return norms, norms
-        return norms, xp.stack([divisors for _, divisors in pairs], axis=1)
+        return norms, side_by_side([divisor for _, divisor in pairs])
 
     def blocks(self, rows: Array, norms: Array, divisors: Array) -> list[Array]:
         """Return the blocks of rows (n, M of all), given what :meth:`norms` returned."""
@@ -88,40 +91,31 @@ class Layout:
         for number, (start, stop) in enumerate(self.spans):
             block = rows[:, start:stop]
             if not self.whole:
-                block = some_columns(block, WIDEST if number else WIDEST_EMBEDDING)
-            if self.unit_norm and number < self.n_lengths:
+                block = some_columns(block)
+            if self.unit_norm and number < self.n_scaled:
                 block = block / divisors[:, number : number + 1]
             blocks.append(block)
-        if not self.whole:
-            blocks.append(namespace(rows).log(at_least(norms, _SHORTEST)))
+        if self.n_lengths:
+            blocks.append(namespace(rows).log(at_least(norms[:, 1:], _SHORTEST)))
         return blocks
 
 
-def block_names(layers: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names of all blocks, given those of the features.
+def some_columns(rows: Array) -> Array:
+    """Return rows (n, M) with :data:`WIDEST` of their columns, evenly spaced, if they have more.
 
-    >>> block_names(("block1", "input"))
-    ('embedding', 'block1', 'input', 'lengths')
-    """
-    return ("embedding", *layers, LENGTHS)
-
-
-def some_columns(rows: Array, most: int) -> Array:
-    """Return rows (n, M) with so many of their columns, evenly spaced, if they have more.
-
-    >>> some_columns(np.arange(6)[None], 4)
-    array([[0, 1, 3, 4]])
+    >>> some_columns(np.arange(768)[None])[:, :5]
+    array([[0, 1, 3, 4, 6]])
     """
     width = rows.shape[1]
-    if width <= most:
+    if width <= WIDEST:
         return rows
-    if width % most == 0:
-        return rows[:, :: width // most]
+    if width % WIDEST == 0:
+        return rows[:, :: width // WIDEST]
     xp = namespace(rows)
-    (columns,) = _columns(width, most).to(rows, xp.int64)
+    (columns,) = _columns(width).to(rows, xp.int64)
     return xp.take(rows, columns, axis=1)
 
 
 @cache
-def _columns(width: int, most: int) -> DeviceConstants:
-    return DeviceConstants(np.arange(most) * width // most)
+def _columns(width: int) -> DeviceConstants:
+    return DeviceConstants(np.arange(WIDEST) * width // WIDEST)

@@ -37,6 +37,8 @@ class Constants(NamedTuple):
         bias: of these, shape (C,).
         head_bias: the bias of the model's own logits, less its mean, shape (C,).
         whitening: of the embedding, shape (m, rank).
+        joint: of "auto", the whitening and the scaled head side by side, for centred embeddings that have no more
+            columns than a leverage; and the logits of their mean.
         others: the null space of the embedding; or, of "auto", its mean, background, centres and shares of a row.
         means: of the other blocks.
         factors: their whitenings.
@@ -47,6 +49,7 @@ class Constants(NamedTuple):
     bias: Array
     head_bias: Array
     whitening: Array
+    joint: tuple[Array, ...] = ()
     others: tuple[Array, ...] = ()
     means: tuple[Array, ...] = ()
     factors: tuple[tuple[Factor, ...], ...] = ()
@@ -115,13 +118,17 @@ class ScoringModel:
         bias = head_bias * self.bias_scale
         if self.geometry is None:
             assert self.subspace is not None  # noqa: S101 - one of both is there
-            return Constants(weight, bias, head_bias, self.subspace.whitening, (self.subspace.null_space,))
+            return Constants(weight, bias, head_bias, self.subspace.whitening, others=(self.subspace.null_space,))
         embedding = self.geometry.embedding
+        joint: tuple[Matrix, ...] = ()
+        if len(weight) == len(embedding.mean):
+            joint = np.hstack([embedding.whitening, weight]), embedding.mean @ weight + bias
         return Constants(
             weight,
             bias,
             head_bias,
             embedding.whitening,
+            joint,
             (embedding.mean, embedding.background, embedding.centres, embedding.row_shares),
             tuple(block.mean for block in self.geometry.blocks),
             tuple(_factors(block.whitening) for block in self.geometry.blocks),

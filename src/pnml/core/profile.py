@@ -1,8 +1,8 @@
 """How strange the layers of a sample are together: its profile over the depth of the network.
 
 In the bulk of the training rows, the leverage of an early layer varies with what has nothing to do with classes, and
-the leverages of layers vary together. So a sample's leverages about the overall means (of its embedding, of its earlier
-layers, of the input, of all lengths) are compared with those of training rows, each left out of the fit. With z_l how
+the leverages of layers vary together. So a sample's leverages about the overall means (of its earlier layers, of the
+input, of the layers' lengths) are compared with those of training rows, each left out of the fit. With z_l how
 far the logarithm of a leverage is above the median, in standard deviations, 0 if it is below, and R the correlation of
 these logarithms, ::
 
@@ -35,7 +35,6 @@ LEVEL = 0.9
 SLOPE = 0.2
 """The leverage added for a sample whose s is as far above its limit as the limit is above the median."""
 
-_HIGH = 0.95  # the quantile that both terms of s are divided by
 _SMALLEST_SHARE = 0.01  # of a row: leverages below this share of 1/N are taken for equal
 _SMALLEST_SPREAD = 0.01  # of the logarithms of leverages, for layers that hardly vary
 _SMALLEST_QUANTILE = 0.1  # of mean(z), and of the limit above the median, for hardly any rows
@@ -44,15 +43,15 @@ _SMALLEST_SUM = 1e-30  # of the positive parts of s, which are divided by their 
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """What the leverages of P layers are compared with.
+    """What the leverages of P blocks are compared with, of which the first is that of the embedding.
 
     Attributes:
         smallest: leverages below are taken for this one.
         centre: the medians of their logarithms, shape (P,).
         spread: the standard deviations of their logarithms, shape (P,).
-        mixing: R⁻¹ over the quantile of its form, shape (P, P).
-        push: what every z adds to s besides.
-        limit: of s, above which the layers add to the leverage.
+        mixing: R⁻¹ over the quantile of its form, shape (P, P); 0 for the embedding, where there are other blocks.
+        push: what every z adds to s besides, shape (P,).
+        limit: of s, above which the blocks add to the leverage.
         reach: how far the limit is above the median of s.
     """
 
@@ -60,7 +59,7 @@ class Profile:
     centre: NDArray[np.float64]
     spread: NDArray[np.float64]
     mixing: NDArray[np.float64]
-    push: float
+    push: NDArray[np.float64]
     limit: float
     reach: float
 
@@ -73,25 +72,33 @@ class Profile:
         >>> bool(abs((profile.parts(rows).sum(axis=1) > profile.limit).mean() - 0.1) < 0.01)
         True
         """
-        rows, width = left_out.shape
+        rows, blocks = left_out.shape
+        first = 1 if blocks > 1 else 0
+        width = blocks - first
         smallest = _SMALLEST_SHARE / max(count, 1)
         logs = np.log(np.maximum(left_out, smallest))
-        centre, spread = np.median(logs, axis=0), np.maximum(logs.std(axis=0), _SMALLEST_SPREAD)
-        centred = (logs - logs.mean(axis=0)) / spread
+        centre = np.median(logs, axis=0)
+        spread = np.maximum(logs.std(axis=0), _SMALLEST_SPREAD)
+        centred = ((logs - logs.mean(axis=0)) / spread)[:, first:]
         correlation = (centred.T @ centred + width * np.eye(width)) / (rows + width)  # P rows more, uncorrelated
         inverse = np.linalg.inv((correlation + correlation.T) / 2)
         z = np.maximum((logs - centre) / spread, 0)
-        form = max(float(np.quantile(((z @ inverse) * z).sum(axis=1), _HIGH)), _SMALLEST_QUANTILE * width)
-        push = 1 / (width * max(float(np.quantile(z.mean(axis=1), _HIGH)), _SMALLEST_QUANTILE))
-        s = (z * (z @ inverse / form + push)).sum(axis=1)
+        heard = z[:, first:]
+        form = max(float(np.quantile(((heard @ inverse) * heard).sum(axis=1), LEVEL)), _SMALLEST_QUANTILE * width)
+        mean = max(float(np.quantile(heard.mean(axis=1), LEVEL)), _SMALLEST_QUANTILE)
+        mixing = np.zeros((blocks, blocks))
+        mixing[first:, first:] = inverse / form
+        push = np.zeros(blocks)
+        push[first:] = 1 / (width * mean)
+        s = (z * (z @ mixing + push)).sum(axis=1)
         limit = float(np.quantile(s, LEVEL))
         reach = max(limit - float(np.median(s)), _SMALLEST_QUANTILE)
-        return cls(smallest, centre, spread, inverse / form, push, limit, reach)
+        return cls(smallest, centre, spread, mixing, push, limit, reach)
 
     @property
     def arrays(self) -> tuple[NDArray[np.float64], ...]:
         """The constants that :func:`shares` takes in the library of its leverages."""
-        return self.centre, self.spread, self.mixing
+        return self.centre, self.spread, self.mixing, self.push
 
     def parts(self, h: Array) -> Array:
         """Return what every layer contributes to s, given leverages of NumPy, shape (n, P)."""
@@ -118,15 +125,19 @@ def shares(h: Array, profile: Profile, constants: tuple[Array, ...]) -> Array:
 
 def standardise(h: Array, profile: Profile, constants: tuple[Array, ...]) -> Array:
     """Return z, how far the logarithms of leverages (n, P) are above their medians; 0 if below."""
-    centre, spread, _ = constants
+    centre, spread, *_ = constants
     xp = namespace(h)
     return at_least((xp.log(at_least(h, profile.smallest)) - centre) / spread, 0)
 
 
 def _excess(parts: Array, profile: Profile) -> Array:
-    return at_least((parts.sum(-1) - profile.limit) * (SLOPE / profile.reach), 0)
+    return at_least((_sum(parts) - profile.limit) * (SLOPE / profile.reach), 0)
+
+
+def _sum(parts: Array) -> Array:
+    return np.add.reduce(parts, axis=-1) if isinstance(parts, np.ndarray) else parts.sum(-1)
 
 
 def _parts(h: Array, profile: Profile, constants: tuple[Array, ...]) -> Array:
     z = standardise(h, profile, constants)
-    return z * (z @ constants[2] + profile.push)
+    return z * (z @ constants[2] + constants[3])

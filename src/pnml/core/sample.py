@@ -30,7 +30,7 @@ SIZE = 1024
 KEYS = "sample_keys"
 """The name of the stored keys."""
 
-_COLUMNS = 64  # that the hash reads, evenly spaced, unless most of them are zero
+_COLUMNS = 32  # that the hash reads, evenly spaced, unless most of them are zero
 _MIX = (-0x61C8864680B583EB, -0x4B47D0C5A1A6BCD5)
 _PROJECTIONS = 8  # of a direction
 _CELLS = 1 << 14  # per unit of a projection: the rounding of float32 moves one row in 300 into another cell

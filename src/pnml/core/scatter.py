@@ -44,7 +44,7 @@ FEATURE_NOISE = 2.0**-16
 """The share of their length that features of a network, computed in float32 on one machine or another, may owe to
 rounding: no smaller variation is taken for a property of the training rows."""
 
-_RIDGES = 64  # candidates, evenly spaced in their logarithms
+_RIDGES = 16  # candidates, evenly spaced in their logarithms
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import array_api_compat as compat
 import numpy as np
 
-from pnml.backend.arrays import is_recorded, is_remote, is_traced, namespace, precision
+from pnml.backend.arrays import is_recorded, is_remote, is_traced, namespace, precision, side_by_side
 from pnml.backend.recorded import Recorded
-from pnml.backend.rows import SMALLEST_NORM, chunk_length, squares, wide_dtype
+from pnml.backend.rows import SMALLEST_NORM, by_chunk, chunk_length, keep_freed_memory, squares, wide_dtype
 from pnml.backend.threads import spread
 from pnml.core import theorem
 from pnml.core.geometry import embedding_share
@@ -35,7 +35,7 @@ LARGEST_ERROR = 3e-4
 """Regrets of a model are computed in float32 if none of those tried is off by a larger share, so that hardly any other
 is off by 1 %."""
 
-_TRIED_ROWS = 128  # of each kind, to tell whether float32 is precise enough
+_TRIED_ROWS = 64  # of each kind, to tell whether float32 is precise enough
 _SMALLEST_REGRET = 1e-30  # errors are relative to no less, as float32 has hardly smaller numbers
 _RULED_OUT = -1e30  # logits of classes that a model does not allow for a sample
 _MOST_ROWS = 2048  # on a GPU: in a larger batch arithmetic costs more than calls
@@ -80,11 +80,13 @@ class Terms(NamedTuple):
         leverages: of the samples.
         undirected: whether the embedding has no direction, so that it cannot be scaled to norm 1, (n,); None if all
             have one.
+        ruled_out: logits of this size or less are of classes that the model does not allow for a sample.
     """
 
     logits: Array
     leverages: Leverages
     undirected: Array | None
+    ruled_out: float = -math.inf
 
     @property
     def xtg(self) -> Array:
@@ -141,16 +143,25 @@ class Scorer:
         """Return the block of rows (n, M) that is farthest above training rows, (n,): 0 is the embedding."""
         return self._by_chunk(_strangest, rows, logits)
 
+    def regret_and_xtg(self, rows: Array, logits: Array | None = None) -> tuple[Array, Array]:
+        """Return the regrets of rows (n, M) and their xᵀg, which costs nothing beside, (n,) each."""
+        both = self._by_chunk(_regrets_and_xtg, rows, logits)
+        return both[:, 0], both[:, 1]
+
+    def relative_logits(self, rows: Array) -> Array:
+        """Return the logits of the last layer for embeddings as they are, less what all classes share, (n, C)."""
+        return self._by_chunk(_relative_logits, rows, None)
+
     def logits(self, rows: Array) -> Array:
         """Return the logits of the last layer for embeddings (n, M) as they are, shape (n, C)."""
-        xp = namespace(rows)
         dtype = wide_dtype(rows)
-        weight, bias = self.model.head.to(rows, dtype)
-        with np.errstate(all="ignore"):  # of rows that are not finite
-            return xp.astype(rows[:, : self.model.n_features], dtype, copy=False) @ weight + bias
+        head = self.model.head.to(rows, dtype)
+        found: Array = by_chunk(_logits, rows[:, : self.model.n_features], dtype, *head, width=self.model.width)
+        return found
 
     def _by_chunk(self, function: Function, rows: Array, logits: Array | None, *, as_if_unseen: bool = False) -> Array:
         """Apply a function to chunks of rows that stay in a processor's cache, and concatenate what it returns."""
+        keep_freed_memory()
         dtype = self._dtype(rows)
         constants = self.model.constants(rows, dtype)
         eps = precision(rows)
@@ -197,27 +208,35 @@ def compute_terms(model: ScoringModel, constants: Constants, chunk: Chunk) -> Te
     """Compute the terms of rows in the dtype that they and the constants share."""
     x, z = chunk.x, chunk.z
     norms, divisors = model.layout.norms(x)
-    blocks = model.layout.blocks(x, norms, divisors)
     undirected = None
     if model.unit_norm and divisors is not norms:
         undirected = norms[:, 0] <= SMALLEST_NORM
-    embeddings = x[:, : model.n_features]
+    blocks = model.layout.blocks(x, norms, divisors)
+    logits = None
+    ruled_out = -math.inf
+    if z is not None:
+        logits = z
+        ruled_out = _RULED_OUT
     if z is not None and model.unit_norm:
         z = z - namespace(z).max(z, axis=-1, keepdims=True)  # what classes have in common would be rounded along
         logits = (z - constants.head_bias) * (model.length / divisors[:, :1]) + constants.head_bias * model.bias_scale
-    elif z is not None:
-        logits = z
-    elif not model.unit_norm:
-        logits = embeddings @ constants.weight + constants.bias
-    elif blocks[0].shape[1] == embeddings.shape[1]:
-        logits = blocks[0] @ constants.weight + constants.bias
-    else:
-        logits = (embeddings @ constants.weight) / divisors[:, :1] + constants.bias
     if model.geometry is None:
-        leverages = _plain(model, constants, blocks[0], chunk)
+        if logits is None:
+            logits = blocks[0] @ constants.weight + constants.bias
+        return Terms(logits, _plain(model, constants, blocks[0], chunk), undirected, ruled_out)
+    mean = constants.others[0]
+    centred = blocks[0] - mean
+    if logits is None and constants.joint:
+        weight, bias = constants.joint
+        product = centred @ weight
+        y = product[:, : mean.shape[0]]
+        logits = product[:, mean.shape[0] :] + bias
     else:
-        leverages = _layered(model, constants, blocks, logits, as_if_unseen=chunk.as_if_unseen)
-    return Terms(logits, leverages, undirected)
+        y = centred @ constants.whitening
+    if logits is None:
+        logits = (x[:, : model.n_features] @ constants.weight) / divisors[:, :1] + constants.bias
+    leverages = _layered(model, constants, y, blocks[1:], logits, as_if_unseen=chunk.as_if_unseen)
+    return Terms(logits, leverages, undirected, ruled_out)
 
 
 def _plain(model: ScoringModel, constants: Constants, x: Array, chunk: Chunk) -> Leverages:
@@ -230,20 +249,20 @@ def _plain(model: ScoringModel, constants: Constants, x: Array, chunk: Chunk) ->
 
 
 def _layered(
-    model: ScoringModel, constants: Constants, blocks: list[Array], logits: Array, *, as_if_unseen: bool
+    model: ScoringModel, constants: Constants, y: Array, blocks: list[Array], logits: Array, *, as_if_unseen: bool
 ) -> Leverages:
-    """Return the leverage of "auto"."""
+    """Return the leverage of "auto", given embeddings y about their mean and whitened, and the other blocks."""
     geometry = model.geometry
     assert geometry is not None  # noqa: S101 - of "auto"
-    mean, background, centres, row_shares = constants.others
-    xp = namespace(logits)
-    classes = xp.argmax(logits, axis=-1)
-    y = (blocks[0] - mean) @ constants.whitening
-    within = squares(y - centres[classes])
+    _, background, centres, row_shares = constants.others
+    classes = logits.argmax(-1) if type(logits) is np.ndarray else namespace(logits).argmax(logits, axis=-1)
+    beside = centres[classes]
+    beside -= y
+    within = squares(beside)
     raw = [(y * y) @ background]
-    for block, block_mean, factors in zip(blocks[1:], constants.means, constants.factors, strict=True):
+    for block, block_mean, factors in zip(blocks, constants.means, constants.factors, strict=True):
         raw.append(_triangular(block - block_mean, factors))
-    h = xp.stack(raw, axis=1)
+    h = side_by_side(raw)
     if as_if_unseen:
         within = left_out(within, row_shares[classes])
         h = left_out(h, geometry.embedding.row_share)
@@ -260,6 +279,10 @@ def _triangular(x: Array, factors: tuple[Factor, ...]) -> Array:
     return found
 
 
+def _logits(x: Array, weight: Array, bias: Array) -> Array:
+    return x @ weight + bias
+
+
 def _regrets(model: ScoringModel, constants: Constants, chunk: Chunk) -> Array:
     return regrets_of(model, compute_terms(model, constants, chunk), chunk.x)
 
@@ -268,19 +291,29 @@ def regrets_of(model: ScoringModel, terms: Terms, x: Array) -> Array:
     """Return the regrets of rows x (n, M), given their terms; NaN for rows that are not finite."""
     xp = namespace(x)
     t = xtg(terms.leverages.total)
-    regret = theorem.regrets_of_logits(terms.logits, t, model.label_noise, ruled_out=_RULED_OUT)
+    regret = theorem.regrets_of_logits(terms.logits, t, model.label_noise, ruled_out=terms.ruled_out)
     if terms.undirected is not None:
         regret = xp.where(terms.undirected, xp.full_like(regret, model.largest_regret), regret)
     if model.layout.input_layer or not model.unit_norm or terms.undirected is not None:  # the others are NaN already
         finite = xp.isfinite(xp.sum(x, axis=-1))  # a sum of finite numbers may overflow
-        if is_remote(x) or is_traced() or not bool(xp.all(finite)):
+        if type(x) is not np.ndarray or not finite.all():
             regret = xp.where(xp.all(xp.isfinite(x), axis=-1), regret, xp.full_like(regret, math.nan))
     return regret
 
 
+def _regrets_and_xtg(model: ScoringModel, constants: Constants, chunk: Chunk) -> Array:
+    terms = compute_terms(model, constants, chunk)
+    return side_by_side([regrets_of(model, terms, chunk.x), terms.xtg])
+
+
+def _relative_logits(model: ScoringModel, constants: Constants, chunk: Chunk) -> Array:
+    scaled = chunk.x[:, : model.n_features] @ constants.weight
+    return scaled / model.length + constants.head_bias
+
+
 def _predictive(model: ScoringModel, constants: Constants, chunk: Chunk) -> Array:
     terms = compute_terms(model, constants, chunk)
-    log_p = theorem.noisy_log_softmax(terms.logits, model.label_noise, ruled_out=_RULED_OUT)
+    log_p = theorem.noisy_log_softmax(terms.logits, model.label_noise, ruled_out=terms.ruled_out)
     return theorem.predictives(log_p, terms.xtg[:, None])
 
 

@@ -153,14 +153,13 @@ def regrets_of_logits(logits: Array, t: Array, share: float, *, ruled_out: float
     >>> regrets_of_logits(np.log([[0.5, 0.5]]), np.array([1.0]), 0.0)
     array([0.28768207])
     """
-    xp = namespace(logits)
-    plain = isinstance(logits, np.ndarray) and share and not (logits.min(initial=0.0) <= ruled_out)
-    if not plain:
+    may_be_ruled_out = ruled_out > -math.inf and isinstance(logits, np.ndarray) and logits.min(initial=0.0) <= ruled_out
+    if not share or not isinstance(logits, np.ndarray) or may_be_ruled_out:
         return regrets(noisy_log_softmax(logits, share, ruled_out=ruled_out), t[..., None])
     # The same without temporary arrays, which would take half of the time: p stays clear of 0.
-    p = logits - logits.max(axis=-1, keepdims=True)
+    p = logits - np.maximum.reduce(logits, axis=-1, keepdims=True)
     np.exp(p, out=p)
-    p *= ((1 - share) / p.sum(axis=-1))[:, None]
+    p *= ((1 - share) / np.add.reduce(p, axis=-1))[:, None]
     p += share / p.shape[-1]
     v = np.log(p)
     v *= -t[:, None]
@@ -170,7 +169,7 @@ def regrets_of_logits(logits: Array, t: Array, share: float, *, ruled_out: float
     p *= v
     v += 1
     p /= v
-    return xp.log1p(-p.sum(axis=-1))
+    return np.log1p(-np.add.reduce(p, axis=-1))
 
 
 def regrets(log_p: Array, t: Array) -> Array:

@@ -13,9 +13,8 @@ from pnml.core.correlation import Correlation
 from pnml.core.detector import Detector
 from pnml.core.rows import check_scored
 from pnml.engines.budget import check_ids, within_budget
-from pnml.engines.coverage import check_coverage
 from pnml.engines.ranges import local_ranges
-from pnml.engines.reading import read_chunks
+from pnml.engines.reading import check_coverage, check_decoded, read_chunks
 from pnml.engines.summary import Summary
 from pnml.io.fingerprint import fingerprint_detector, join_digests
 from pnml.io.outputs import check_output
@@ -24,7 +23,7 @@ from pnml.io.preparation_record import check_preparation
 from pnml.io.scores import ScoreTable, score_writer
 from pnml.io.source import locate_errors
 from pnml.io.store import PartStore
-from pnml.io.texts import text_lengths
+from pnml.io.texts import count_characters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -87,10 +86,10 @@ def calibrate(
         skipped += chunk.skipped
         if len(chunk.ids):
             with locate_errors(chunk, samples.path, samples.layer_names):
-                found = detector.calibration_scores(
+                scores = detector.calibration_scores(
                     chunk.embeddings, features=chunk.features, logits=chunk.logits, leave_one_out=leave_one_out
                 )
-            parts.append(found)
+            parts.append(scores)
     check_decoded(samples, skipped)
     check_coverage(samples, sum(len(part.scores) for part in parts) + len(skipped))
     detector.threshold = CalibrationScores.join(parts).threshold(false_alarm_rate=false_alarm_rate, by=by)
@@ -196,7 +195,7 @@ def score_rows(
     characters = 0
     for chunk in read_chunks(samples, missing, "score", progress=progress):
         skipped += chunk.skipped
-        characters += int(text_lengths(chunk.ids).sum())
+        characters += count_characters(chunk.ids)
         check_ids(characters, samples, chunk.stop - len(chunk.ids), chunk.stop)
         digests.append(chunk.digest())
         if len(chunk.ids):
@@ -237,12 +236,6 @@ def manifest(samples: Samples, detector: Detector, *, by_layer: bool = False) ->
     """Return what identifies the work whose parts may be resumed."""
     columns = {"columns": "by layer"} if by_layer else {}
     return {**samples.fingerprint(), "detector": fingerprint_detector(detector), **columns}
-
-
-def check_decoded(samples: Samples, skipped: Sequence[str]) -> None:
-    """Raise ``ValueError`` when every image was skipped."""
-    if len(skipped) == samples.count:
-        raise ValueError(f"none of the {samples.count:,} images of {samples.path} decodes")
 
 
 def _stored_columns(store: PartStore, ranges: Sequence[Range]) -> Iterator[Columns]:

@@ -19,11 +19,11 @@ from pnml.backend.progress import track
 from pnml.core.detector import Detector
 from pnml.engines.budget import within_budget
 from pnml.engines.cluster import cluster
-from pnml.engines.coverage import check_coverage
 from pnml.engines.jobs import ScoreJob, SumJob, row_to_sums
-from pnml.engines.local import begin, check_decoded, finish_fit, unfitted
+from pnml.engines.local import begin, finish_fit, unfitted
 from pnml.engines.mapping import map_ranges
 from pnml.engines.ranges import worker_ranges
+from pnml.engines.reading import check_coverage, check_decoded
 from pnml.engines.summary import Summary
 from pnml.engines.tree import add_tables, reduce_in_tree
 from pnml.io.embedded_images import EmbeddedImages
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from pnml.engines.local import Fit, Sums
     from pnml.io.paths import PathOrUri
+    from pnml.io.preparation_record import Record
     from pnml.io.source import Samples
     from pnml.pytorch.guard import Guard
 
@@ -117,7 +118,7 @@ def score(
     """
     detector = fitted if isinstance(fitted, Detector) else fitted.fitted()
     preparation = preparation or restore_preparation(detector.preparation)
-    samples = _open(source, fitted, detector.layer_names, preparation, batch_size)
+    samples = _open(source, fitted, detector.layer_names, preparation, batch_size, fitted=detector.preparation)
     folder = path_or_uri(str(out))
     summary = score_samples(samples, detector, folder, by_layer=by_layer, restart=restart, cpus=cpus, progress=progress)
     _warn_of_skipped(summary.skipped, samples)
@@ -176,12 +177,14 @@ def _open(
     layers: Sequence[str] | None,
     preparation: Preparation | None,
     batch_size: int,
+    *,
+    fitted: Record | None = None,
 ) -> Samples:
     if not isinstance(source, (str, Path)):
         return source
     path = path_or_uri(str(source))
     if isinstance(head, Detector):
-        return open_embeddings(path, head.n_features, layers)
+        return open_embeddings(path, head.n_features, layers, fitted=fitted)
     return EmbeddedImages(
         open_images(path), batch_size, preparation or Preparation(), guard=head, strict=False, model={}
     )
@@ -193,7 +196,7 @@ def _portable(samples: Samples) -> Samples:
         raise ValueError(f"{samples.path} is no parquet: the engine ray reads parquet files, or folders of them")
     if not isinstance(samples, EmbeddedImages):
         return samples
-    if samples.guard.found_head is None or samples.guard.found_layers is None:
+    if not samples.guard.is_prepared:
         for chunk in samples.chunks():
             if len(chunk.ids):
                 break

@@ -1,4 +1,4 @@
-"""Read ranges of an input a chunk at a time, under a progress bar."""
+"""Read ranges of an input a chunk at a time, under a progress bar; and check that every row was read once."""
 
 from __future__ import annotations
 
@@ -32,3 +32,22 @@ def _chunks(samples: Samples, ranges: Sequence[Range]) -> Iterator[Chunk]:
             if chunk is None or position > stop:
                 raise ValueError(f"rows {start} to {stop} of {samples.path} changed while they were read: run again")
             yield chunk
+
+
+def check_coverage(samples: Samples, done: int) -> None:
+    """Raise ``ValueError`` unless all rows are done, and the input is the one that was opened.
+
+    Args:
+        samples: what was read.
+        done: the number of rows that were summed or scored, images that were skipped included.
+    """
+    if samples.reader.fingerprint() != samples.reader.opened:
+        raise ValueError(f"{samples.path} changed while it was read: run the command again")
+    if done != samples.count:
+        raise ValueError(f"{done:,} of {samples.count:,} rows of {samples.path} were read: run the command again")
+
+
+def check_decoded(samples: Samples, skipped: Sequence[str]) -> None:
+    """Raise ``ValueError`` when every image was skipped."""
+    if len(skipped) == samples.count:
+        raise ValueError(f"none of the {samples.count:,} images of {samples.path} decodes")

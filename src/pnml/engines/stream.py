@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from pnml.core.rows import check_scored
 from pnml.engines.budget import within_budget
-from pnml.engines.coverage import check_coverage
-from pnml.engines.local import check_decoded
-from pnml.engines.reading import read_chunks
+from pnml.engines.reading import check_coverage, check_decoded, read_chunks
 from pnml.engines.summary import Summary
 from pnml.io.part import Part
 from pnml.io.preparation_record import check_preparation

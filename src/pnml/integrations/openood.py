@@ -15,10 +15,9 @@ from pnml.backend.progress import track
 from pnml.core.detector import Detector
 from pnml.core.last_layer import checked_head, head_digest
 from pnml.integrations._fit import fit_batches, without_layers
-from pnml.pytorch.affine import own_affine
-from pnml.pytorch.batches import device_of
 from pnml.pytorch.guard import Guard
-from pnml.pytorch.head import linear_layers, unwrapped
+from pnml.pytorch.head import linear_layers, own_affine
+from pnml.pytorch.models import device_of, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

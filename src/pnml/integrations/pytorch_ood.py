@@ -13,7 +13,7 @@ from pnml.core.detector import Detector
 from pnml.integrations._fit import fit_batches, without_layers
 from pnml.integrations._import import import_pytorch_ood
 from pnml.pytorch.guard import Guard
-from pnml.pytorch.module_tree import in_eval_mode
+from pnml.pytorch.models import evaluating
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -101,7 +101,7 @@ class PNML(_FeaturesDetector):  # type: ignore[misc, valid-type]  # the package 
         known = (x[y >= 0].to(self.device) for x, y in data_loader)
         inputs = (x for x in known if len(x))
         if self.guard is None:
-            with in_eval_mode(self._modules()):
+            with evaluating(self._module()):
                 detector = fit_batches(self._new_detector(), (encoder(x).flatten(1) for x in inputs))
             self.detector = self._of_features = detector
         else:
@@ -120,7 +120,7 @@ class PNML(_FeaturesDetector):  # type: ignore[misc, valid-type]  # the package 
         if self.guard is not None and self.detector is not None and self._watches_layers:
             regret: Tensor = self.guard(x).regret
             return regret
-        with in_eval_mode(self._modules()):
+        with evaluating(self._module()):
             return self.predict_features(encoder(x).flatten(1))
 
     def predict_features(self, x: Tensor) -> Tensor:
@@ -134,10 +134,6 @@ class PNML(_FeaturesDetector):  # type: ignore[misc, valid-type]  # the package 
         if self._encode is None:
             raise _api.ModelNotSetException
         return self._encode
-
-    def _modules(self) -> list[nn.Module]:
-        module = self._module()
-        return [] if module is None else list(module.modules())
 
     def _module(self) -> nn.Module | None:
         """Return the module that the encoder is, or is a method of."""

@@ -61,9 +61,9 @@ def load_code(spec: str, option: str, what: str, example: str) -> Code:
     module = _run_file(spec, option, Path(source)) if source.endswith(".py") else _import(spec, option, source)
     value = getattr(module, name, None)
     if not callable(value):
-        there = _names_in(module)
+        names = _names_in(module)
         raise ValueError(  # noqa: TRY004 - an invalid option
-            f"{option} {spec!r}: {source} has no {what} {name!r}; it has {', '.join(there) or 'none at all'}"
+            f"{option} {spec!r}: {source} has no {what} {name!r}; it has {', '.join(names) or 'none at all'}"
         )
     file = getattr(module, "__file__", None)
     return Code(spec, value, None if file is None else Path(file))
@@ -76,14 +76,14 @@ def _run_file(spec: str, option: str, path: Path) -> ModuleType:
     if key not in _loaded:
         # Classes are found by the name of their module; a module of another file keeps its own.
         name = path.stem if path.stem not in sys.modules else f"{path.stem}_{key[1][:12]}"
-        found = spec_from_file_location(name, key[0])
-        assert found is not None  # noqa: S101 - it is None for suffixes that are not Python's
-        assert found.loader is not None  # noqa: S101
-        module = module_from_spec(found)
+        origin = spec_from_file_location(name, key[0])
+        assert origin is not None  # noqa: S101 - it is None for suffixes that are not Python's
+        assert origin.loader is not None  # noqa: S101
+        module = module_from_spec(origin)
         sys.modules[name] = module
         try:
             with _importable(key[0].parent, Path.cwd()), _reporting(spec, option, f"running {path}"):
-                found.loader.exec_module(module)
+                origin.loader.exec_module(module)
         except BaseException:
             del sys.modules[name]
             raise

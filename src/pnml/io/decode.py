@@ -1,4 +1,4 @@
-"""Decode encoded images into uint8 arrays, in threads; images too large for memory are decoded when indexed."""
+"""Decode encoded images into RGB of 8 bits, in threads; what is no image, or too large for one, is refused."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from io import BytesIO
+from threading import Condition
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from pnml.backend.extras import require
-from pnml.io.pixel_limits import MAX_PIXELS, PixelGate
-from pnml.io.rgb import to_rgb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -27,10 +26,11 @@ Transform: TypeAlias = "Callable[[Any], Any]"  # from a Pillow image to a Pillow
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 """The formats that are read, whatever a file is called. Pillow knows more, and starts programs for some of them."""
 
-MAX_BYTES_IN_MEMORY = 2 << 30
+MAX_PIXELS = 1 << 26
+"""Of one image, 8,192×8,192, and of all images that are decoded at the same time. A few kilobytes can hold more."""
 
 _THREADS = min(32, os.cpu_count() or 1)
-_GATE = PixelGate()
+_BITS_PER_SAMPLE, _PHOTOMETRIC = 258, 262  # tags of TIFF
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -40,66 +40,54 @@ class UndecodableError(ValueError):
     """Raised for content that is no image; a file that cannot be read raises ``OSError`` instead."""
 
 
-class LazyImages:
-    """A read-only uint8 array (N, H, W, 3) whose rows are decoded when they are indexed.
+class PixelGate:
+    """Lets threads work on images as long as these have no more than ``capacity`` pixels together; others wait.
 
-    Args:
-        items: one source per row.
-        read: returns the row (H, W, 3) of one item; called in threads.
-        size: height and width of every row.
-
-    >>> lazy = LazyImages([1, 2, 3], lambda value: np.full((4, 4, 3), value, dtype=np.uint8), (4, 4))
-    >>> lazy.shape
-    (3, 4, 4, 3)
-    >>> lazy[1:][:, 0, 0, 0].tolist()
-    [2, 3]
+    >>> gate = PixelGate(capacity=100)
+    >>> with gate.admit(60), gate.admit(40):
+    ...     gate.admitted
+    100
     """
 
-    dtype = np.dtype(np.uint8)
-    ndim = 4
+    def __init__(self, capacity: int = MAX_PIXELS) -> None:
+        self.capacity = capacity
+        self.admitted = 0
+        self._changed = Condition()
 
-    def __init__(self, items: Sequence[Any], read: Callable[[Any], NDArray[np.uint8]], size: tuple[int, int]) -> None:
-        self._items = items
-        self._read = read
-        self.shape = (len(items), *size, 3)
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, index: Any) -> NDArray[np.uint8]:
-        """Decode and return the rows selected by ``index``: an integer, slice, mask or array of integers."""
-        rows = np.arange(len(self))[index]
-        images = np.empty((rows.size, *self.shape[1:]), dtype=np.uint8)
-        for position, image in enumerate(in_threads(self._read, (self._items[row] for row in rows.flat))):
-            _check_same_size(image.shape, self.shape[1:])
-            images[position] = image
-        return images.reshape(rows.shape + self.shape[1:])
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
-        images = self[:]
-        return images if dtype is None else images.astype(dtype, copy=False)
+    @contextmanager
+    def admit(self, pixels: int) -> Iterator[None]:
+        """Wait until there is room for an image; one larger than all room waits until it is alone."""
+        pixels = min(pixels, self.capacity)
+        with self._changed:
+            self._changed.wait_for(lambda: self.admitted + pixels <= self.capacity)
+            self.admitted += pixels
+        try:
+            yield
+        finally:
+            with self._changed:
+                self.admitted -= pixels
+                self._changed.notify_all()
 
 
-Images: TypeAlias = "NDArray[np.uint8] | LazyImages"
+_GATE = PixelGate()
 
 
 def read_image(encoded: Encoded, transform: Transform | None = None) -> NDArray[np.uint8]:
-    """Return one image as RGB, a uint8 array (H, W, 3), cropped or resized by ``transform``.
-
-    Raises:
-        UndecodableError: its content is no image of a known format, is damaged, has more than ``MAX_PIXELS``, or
-            values whose range is not known.
-        OSError: the file cannot be read.
-    """
+    """Return one image as RGB, a uint8 array (H, W, 3), cropped or resized by ``transform``; see :func:`open_rgb`."""
     with open_rgb(encoded) as rgb:
         return np.asarray(rgb if transform is None else transform(rgb))
 
 
 @contextmanager
 def open_rgb(encoded: Encoded) -> Iterator[Any]:
-    """Yield a Pillow image, RGB, of a file or bytes; raise as :func:`read_image`.
+    """Yield a Pillow image, RGB, of a file or bytes.
 
     Meanwhile other threads wait if their images would have more than ``MAX_PIXELS`` together with this one.
+
+    Raises:
+        UndecodableError: its content is no image of a known format, is damaged, has more than ``MAX_PIXELS``, or
+            values whose range is not known.
+        OSError: the file cannot be read.
     """
     with BytesIO(encoded) if isinstance(encoded, bytes) else encoded.open("rb") as file:
         with _reporting(encoded):
@@ -109,7 +97,7 @@ def open_rgb(encoded: Encoded) -> Iterator[Any]:
                 raise ValueError(f"{image.width:,}×{image.height:,} pixels, more than {MAX_PIXELS:,}: scale it down")
         with _GATE.admit(pixels):
             with _reporting(encoded):
-                image = to_rgb(image)
+                image = _to_rgb(image)
             yield image
 
 
@@ -127,77 +115,45 @@ def _reporting(encoded: Encoded) -> Iterator[None]:
         raise UndecodableError(f"{what} does not decode as an image ({error}): repair or remove it") from error
 
 
-def decode(
-    encoded: Sequence[Encoded], *, transform: Transform | None = None, strict: bool = False
-) -> tuple[Images, NDArray[np.intp]]:
-    """Decode images now if they fit into memory; otherwise return a :class:`LazyImages`.
+def _to_rgb(image: Any) -> Any:
+    """Return a Pillow image as RGB; raise ``ValueError`` where the range of its values is not known.
 
-    Args:
-        encoded: image files, or their contents.
-        transform: crops or resizes each image; without it all must have the same size.
-        strict: raise on the first image that does not decode instead of skipping it. Lazy images always raise.
-
-    Returns:
-        The K images (K, H, W, 3) and their positions in ``encoded`` (K,).
+    Grey values of 16 bits keep their upper 8, as Pillow does it for colours of 16 bits. Floats are brightness from 0
+    to 1. The range is that of the format, never that of the image at hand.
     """
+    if image.mode == "RGB":
+        image.load()
+        return image
+    if image.mode.startswith("I") or image.mode == "F":
+        pillow = require("PIL.Image", extra="torch", what="reading images")
+        return pillow.fromarray(_grey(image)).convert("RGB")
+    return image.convert("RGB")
 
-    def read_or_skip(one: Encoded) -> NDArray[np.uint8] | None:
-        try:
-            return read_image(one, transform)
-        except UndecodableError:
-            if strict:
-                raise
-            return None
 
-    lazy = LazyImages(encoded, lambda one: read_image(one, transform), _first_size(encoded, transform))
-    if too_large(lazy.shape):
-        return lazy, np.arange(len(encoded))
-    images = np.empty(lazy.shape, dtype=np.uint8)
-    kept: list[int] = []
-    for row, image in enumerate(in_threads(read_or_skip, encoded)):
-        if image is not None:
-            _check_same_size(image.shape, images.shape[1:])
-            images[len(kept)] = image
-            kept.append(row)
-    return images[: len(kept)], np.asarray(kept, dtype=np.intp)
+def _grey(image: Any) -> NDArray[np.uint8]:
+    """Return grey values of integers of 16 bits, or of floats, as 8 bits."""
+    tags = getattr(image, "tag_v2", {})
+    if tags.get(_PHOTOMETRIC) == 0:
+        kind = "floats" if image.mode == "F" else "integers"
+        raise ValueError(f"its {kind} grow from white to black: store them from black to white")
+    values: NDArray[Any] = np.asarray(image)
+    if image.mode == "F":
+        low, high = float(values.min()), float(values.max())
+        if not (low >= 0 and high <= 1):  # also for NaN
+            raise ValueError(
+                f"its floats go from {low:.4g} to {high:.4g}, expected 0 to 1: divide them by the largest possible"
+            )
+        return np.asarray(np.rint(values * 255), dtype=np.uint8)
+    if image.mode == "I" and image.format not in {"PNG", "PPM"}:  # these two hold 16 bits in it
+        raise ValueError("its integers have more than 16 bits or a sign: store them with 8 or 16 bits from 0 on")
+    bits = tags.get(_BITS_PER_SAMPLE, (16,))[0]
+    return np.asarray(values >> (bits - 8), dtype=np.uint8)
 
 
 def resize_to(size: int) -> Transform:
     """Return a transform that resizes to ``size`` × ``size`` pixels (bilinear, antialiased), ignoring the aspect."""
     resampling = require("PIL.Image", extra="torch", what="resizing images").Resampling.BILINEAR
     return lambda image: image if image.size == (size, size) else image.resize((size, size), resampling)
-
-
-def sample_to(size: int) -> Transform:
-    """Return a transform that takes the nearest pixel for each of ``size`` × ``size``, without a filter: it aliases."""
-    resampling = require("PIL.Image", extra="torch", what="resizing images").Resampling.NEAREST
-    return lambda image: image.resize((size, size), resampling)
-
-
-def centre_crop_to(size: int) -> Transform:
-    """Return a transform that crops the central ``size`` × ``size`` pixels."""
-
-    def crop(image: Any) -> Any:
-        left, top = (image.width - size) // 2, (image.height - size) // 2
-        if min(left, top) < 0:
-            raise ValueError(f"expected an image of at least {size}×{size} pixels, got {image.width}×{image.height}")
-        return image.crop((left, top, left + size, top + size))
-
-    return crop
-
-
-def resize_images(images: Images, size: int) -> Images:
-    """Return decoded images resized to ``size`` × ``size`` pixels as by :func:`resize_to`."""
-    if images.shape[1:3] == (size, size):
-        return images
-    pillow, resize = require("PIL.Image", extra="torch", what="resizing images"), resize_to(size)
-    lazy = LazyImages(list(np.asarray(images)), lambda image: np.asarray(resize(pillow.fromarray(image))), (size, size))
-    return lazy if too_large(lazy.shape) else lazy[:]
-
-
-def too_large(shape: tuple[int, ...]) -> bool:
-    """Return whether uint8 images of this shape exceed ``MAX_BYTES_IN_MEMORY``."""
-    return int(np.prod(shape)) > MAX_BYTES_IN_MEMORY
 
 
 def in_threads(function: Callable[[_T], _R], items: Iterable[_T]) -> Iterator[_R]:
@@ -217,22 +173,3 @@ def in_threads(function: Callable[[_T], _R], items: Iterable[_T]) -> Iterator[_R
         finally:
             for future in pending:
                 future.cancel()
-
-
-def _first_size(encoded: Sequence[Encoded], transform: Transform | None) -> tuple[int, int]:
-    """Return height and width of the first image that decodes."""
-    for one in encoded:
-        try:
-            height, width, _ = read_image(one, transform).shape
-        except UndecodableError:
-            continue
-        return height, width
-    raise ValueError(f"none of the {len(encoded)} images decodes")
-
-
-def _check_same_size(found: tuple[int, ...], expected: tuple[int, ...]) -> None:
-    if found != expected:
-        raise ValueError(
-            f"expected images of one size, got {found[1]}×{found[0]} and {expected[1]}×{expected[0]} pixels: "
-            "pass size=... to resize them all"
-        )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pnml.io.decode import Encoded
     from pnml.io.preparation import Preparation
     from pnml.pytorch.guard import Guard
-    from pnml.pytorch.outputs import Outputs
+    from pnml.pytorch.recording import Outputs
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,6 @@ class EmbeddedImages(Samples):
 
     def chunks(self, start: int = 0) -> Iterator[Chunk]:
         """Yield the embeddings and features of the images from number ``start`` on."""
-        first_batch = True
         for ids, encoded in self.reader.read(start, self.chunk_rows):
             images = self.preparation.decode(encoded, strict=self.strict)
             kept = np.array([row for row, image in enumerate(images) if image is not None], dtype=np.int64)
@@ -64,10 +63,10 @@ class EmbeddedImages(Samples):
             batch = [image for image in images if image is not None]
             digest = partial(digest_rows, ids, encoded)
             if batch:
-                found = self._run(self._batch(batch), first=first_batch)
+                found = self._run(self._batch(batch))
                 if found.places is not None:
                     raise ValueError(f"the model has answers of shape {found.places}: expected one per image")
-                first_batch, features = False, tuple(found.features)
+                features = tuple(found.features)
                 yield Chunk(start, first + kept, ids[kept], found.embeddings, found.logits, skipped, features, digest)
             else:
                 yield Chunk(start, first + kept, ids[kept], np.empty((0, 0)), skipped=skipped, digest=digest)
@@ -87,7 +86,7 @@ class EmbeddedImages(Samples):
         except ValueError as error:
             raise ValueError(f"{self.path}: {error}") from error
 
-    def _run(self, batch: Tensor, *, first: bool) -> Outputs:
+    def _run(self, batch: Tensor) -> Outputs:
         import torch
 
         from pnml.pytorch.head import HeadNotFoundError
@@ -96,12 +95,11 @@ class EmbeddedImages(Samples):
         reference = next(self.guard.model.parameters(), batch)
         batch = batch.to(reference.device, reference.dtype)
         try:
-            with self.guard.eval_no_grad():
-                if first:
-                    self.guard.find((batch,), {})
-                return self.guard.run((batch,), {})
+            return self.guard.run((batch,))
         except HeadNotFoundError as error:
-            hint = "\nOn the command line: pnml fit --head-layer NAME" if "head='...'" in str(error) else ""
+            hint = (
+                "\nOn the command line: pnml fit --head-layer NAME" if "pnml.guard(model, head='" in str(error) else ""
+            )
             raise ValueError(f"{error}{hint}") from error
         except LayersNotFoundError as error:
             raise ValueError(f"{error}\nOn the command line: pnml fit --layers last") from error

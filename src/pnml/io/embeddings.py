@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pnml.backend.read_errors import names_its_file
 from pnml.io.csv_files import open_csv
-from pnml.io.feature_columns import list_names
+from pnml.io.feature_columns import list_names, match_columns
 from pnml.io.fingerprint import digest_rows
 from pnml.io.numpy_files import open_npy, open_npz
 from pnml.io.parquet_files import open_embeddings_parquet
 from pnml.io.pickles import refuse_pickle
+from pnml.io.preparation_record import columns_of
 from pnml.io.source import Chunk, Samples, naming_its_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from pnml.io.paths import PathOrUri
+    from pnml.io.preparation_record import Record
     from pnml.io.source import RowReader
 
 CHUNK_BYTES = 1 << 25
@@ -60,8 +62,11 @@ class EmbeddingFile(Samples):
 
     @property
     def preparation_record(self) -> dict[str, Any] | None:
-        """The columns that were asked for; None when nobody chose."""
-        return {"columns": list(self.columns)} if self.columns else None
+        """The columns that were asked for, or else those of the features; None where features have no names."""
+        if self.columns:
+            return {"columns": list(self.reader.columns)}
+        names = self.reader.feature_names
+        return {"columns": list(names), "all": True} if names else None
 
     def chunks(self, start: int = 0) -> Iterator[Chunk]:
         """Yield the rows from ``start`` on."""
@@ -78,12 +83,27 @@ class EmbeddingFile(Samples):
         return {"input": {**self.reader.fingerprint(), "columns": list(self.reader.columns)}}
 
 
+def _open(path: PathOrUri, layers: Sequence[str] | None, columns: Sequence[str] | None) -> RowReader:
+    if isinstance(path, str) or path.is_dir():
+        return open_embeddings_parquet(path, layers, columns)
+    suffix = path.suffix.lower()
+    if suffix not in _OPENERS:
+        refuse_pickle(path, "embeddings")
+        raise ValueError(f"{path} is no file of embeddings: expected one of {', '.join(_OPENERS)}, or a folder")
+    return _OPENERS[suffix](path, layers, columns)
+
+
+def _is_nameless(path: PathOrUri) -> bool:
+    return isinstance(path, Path) and path.suffix.lower() == ".npy"
+
+
 @names_its_file
 def open_embeddings(
     path: PathOrUri,
     n_features: int | None = None,
     layers: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
+    fitted: Record | None = None,
 ) -> EmbeddingFile:
     """Open embeddings: an ``.npy``, ``.npz``, ``.csv`` or ``.parquet`` file, a folder or a URI of ``.parquet`` files.
 
@@ -96,14 +116,15 @@ def open_embeddings(
         layers: names of the layers whose features to read; all that are there when None, none when empty.
         columns: the array, the list column, or the columns of numbers that hold the embeddings, where the file has
             others; ``*`` in a name stands for any text.
+        fitted: the record of the detector that is given these embeddings; columns are matched with its by their names.
     """
-    if isinstance(path, str) or path.is_dir():
-        reader = open_embeddings_parquet(path, layers, columns)
-    elif path.suffix.lower() in _OPENERS:
-        reader = _OPENERS[path.suffix.lower()](path, layers, columns)
-    else:
-        refuse_pickle(path, "embeddings")
-        raise ValueError(f"{path} is no file of embeddings: expected one of {', '.join(_OPENERS)}, or a folder")
+    fit_columns = columns_of(fitted)
+    if fitted is not None and "all" not in fitted and not _is_nameless(path):
+        columns = columns or fit_columns
+    reader = _open(path, layers, columns)
+    matched = match_columns(path, reader.feature_names, fit_columns, is_chosen=bool(columns))
+    if matched != reader.feature_names:
+        reader = _open(path, layers, matched)
     if reader.count == 0 or 0 in reader.widths:
         widths = " + ".join(map(str, reader.widths))
         of_widths = f" of {widths} features" if reader.count or any(reader.widths) else ""  # empty lists have no width

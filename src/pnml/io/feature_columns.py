@@ -35,6 +35,43 @@ def choose_columns(path: PathOrUri, candidates: Sequence[str], wanted: Sequence[
     return list(dict.fromkeys(chosen))
 
 
+def match_columns(
+    path: PathOrUri | str, columns: tuple[str, ...], fitted: Sequence[str], *, is_chosen: bool
+) -> tuple[str, ...]:
+    """Return the columns of a file in the order of those that a detector was fitted on.
+
+    Where either has no names, the columns stay as they are. So do columns that somebody chose of a file in which none
+    has a name of the fit.
+
+    Args:
+        path: the file.
+        columns: one for every feature, as they would be read; empty where features have no names.
+        fitted: the columns of the fit; empty where they had no names.
+        is_chosen: whether somebody chose the columns to read.
+
+    Raises:
+        ValueError: a column of the fit is missing, or a column was not there in the fit.
+
+    >>> match_columns("rows.csv", ("f0", "f10", "f1"), ("f0", "f1", "f10"), is_chosen=False)
+    ('f0', 'f1', 'f10')
+    """
+    missing = [name for name in fitted if name not in columns]
+    unknown = [name for name in columns if name not in fitted]
+    if not columns or not fitted or (is_chosen and len(unknown) == len(columns)):
+        return columns
+    problems = []
+    if missing:
+        problems.append(f"lacks {list_names(missing)}")
+    if unknown:
+        problems.append(f"has {list_names(unknown)} instead" if missing else f"has {list_names(unknown)} besides")
+    if problems:
+        raise ValueError(
+            f"{path} has not the columns that the detector was fitted on, it {' and '.join(problems)}: rename them, or "
+            "choose columns in the order of the fit with --column"
+        )
+    return tuple(fitted)
+
+
 def list_names(names: Sequence[str]) -> str:
     """Return names with commas between; of many, the first and the last ones and how many there are.
 
@@ -57,16 +94,20 @@ def choose_layers(path: PathOrUri, columns: Iterable[str], wanted: Sequence[str]
     >>> choose_layers("rows.npz", ["embedding", "features.block1", "features.block2", "id"], None)
     ('block1', 'block2')
     """
-    there = tuple(name.removeprefix(PREFIX) for name in columns if name.startswith(PREFIX))
+    layers = tuple(name.removeprefix(PREFIX) for name in columns if name.startswith(PREFIX))
     if wanted is None:
-        return there
-    if missing := [name for name in wanted if name not in there]:
-        held = f"has those of {', '.join(there)}" if there else "has those of no layer"
-        column = f"'{PREFIX}{missing[0]}'"
-        fix = f"write them beside the embeddings as {column}, in .npz an array, in .parquet a column of lists"
-        if missing[0].removeprefix(PREFIX) in there:
+        return layers
+    for name in wanted:
+        if name in layers:
+            continue
+        if name.removeprefix(PREFIX) in layers:
             fix = f"the name of a layer is without {PREFIX!r}"
-        raise ValueError(f"{path} has no features of the layer {missing[0]!r}; it {held}: {fix}")
+        else:
+            column = f"'{PREFIX}{name}'"
+            fix = f"write them beside the embeddings as {column}, in .npz an array, in .parquet a column of lists"
+        raise ValueError(
+            f"{path} has no features of the layer {name!r}; it has those of {', '.join(layers) or 'no layer'}: {fix}"
+        )
     return tuple(wanted)
 
 

@@ -6,7 +6,6 @@ import zipfile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from safetensors import SafetensorError, deserialize
 
 from pnml.backend.read_errors import names_its_file
@@ -15,10 +14,10 @@ from pnml.io.pickles import refuse_pickle
 if TYPE_CHECKING:
     from pathlib import Path
 
-_PARTS = ("weight", "bias")
-"""The arrays that are read; a file may hold others, as that of a detector does."""
+    from numpy.typing import NDArray
 
-_Held = tuple[list[str], dict[str, NDArray[Any]]]  # the names of all arrays, and those that are read
+_AXES = {"weight": 2, "bias": 1}
+"""The arrays that are read, and how many axes they have; a file may hold others, as that of a detector does."""
 
 _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
 
@@ -44,35 +43,30 @@ def read_head(path: Path) -> tuple[NDArray[Any], NDArray[Any] | None]:
             f"{path} holds {', '.join(sorted(names)[:8]) or 'nothing'}: expected the last layer's 'weight', of shape "
             "(classes, features), and 'bias'"
         )
-    for name, axes in {"weight": 2, "bias": 1}.items():
-        if name in arrays and arrays[name].dtype.kind not in "fiu":
-            raise ValueError(f"{name!r} of {path} holds {arrays[name].dtype}: expected numbers")
-        if name in arrays and (arrays[name].ndim != axes or 0 in arrays[name].shape):
-            kind = f"shape {arrays[name].shape}"
-        elif name in arrays and not np.isfinite(arrays[name]).all():
-            kind = "values that are not finite"
-        else:
-            kind = ""
-        if kind:
+    for name, array in arrays.items():
+        is_numbers = array.dtype.kind in "fiu" and array.ndim == _AXES[name] and array.size
+        if not is_numbers or not np.isfinite(array).all():
+            what = f"{array.dtype} of shape {array.shape}" if not is_numbers else "values that are not finite"
             raise ValueError(
-                f"{name!r} of {path} has {kind}: expected finite numbers, 'weight' of shape (classes, features) and "
+                f"{name!r} of {path} holds {what}: expected finite numbers, 'weight' of shape (classes, features) and "
                 "'bias' of shape (classes,)"
             )
-    if "bias" in arrays and len(arrays["bias"]) != len(arrays["weight"]):
-        (classes, features), biases = arrays["weight"].shape, len(arrays["bias"])
-        turned = ": store weight.T" if biases == features else ""
+    weight, bias = arrays["weight"], arrays.get("bias")
+    if bias is not None and len(bias) != len(weight):
+        turned = ": store weight.T" if len(bias) == weight.shape[1] else ""
         raise ValueError(
-            f"{path}: bias must have one entry per class, {classes}, the rows of weight, got {biases}{turned}"
+            f"{path}: bias must have one entry per class, {len(weight)}, the rows of weight, got {len(bias)}{turned}"
         )
-    return arrays["weight"], arrays.get("bias")
+    return weight, bias
 
 
-def _read_safetensors(path: Path) -> _Held:
+def _read_safetensors(path: Path) -> tuple[list[str], dict[str, NDArray[Any]]]:
+    """Return the names of all arrays, and those that are read."""
     try:
         tensors = dict(deserialize(path.read_bytes()))  # type: ignore[no-untyped-call]
     except SafetensorError as error:
         raise ValueError(f"{path} is no whole safetensors file ({error}): write it again") from error
-    return list(tensors), {name: _to_array(path, name, tensors[name]) for name in _PARTS if name in tensors}
+    return list(tensors), {name: _to_array(path, name, tensors[name]) for name in _AXES if name in tensors}
 
 
 def _to_array(path: Path, name: str, tensor: dict[str, Any]) -> NDArray[Any]:
@@ -85,10 +79,11 @@ def _to_array(path: Path, name: str, tensor: dict[str, Any]) -> NDArray[Any]:
     return np.frombuffer(data, _DTYPES[dtype]).reshape(shape)
 
 
-def _read_npz(path: Path) -> _Held:
+def _read_npz(path: Path) -> tuple[list[str], dict[str, NDArray[Any]]]:
+    """Return the names of all arrays, and those that are read."""
     try:
         with zipfile.ZipFile(path), np.load(path, allow_pickle=False) as arrays:
-            return arrays.files, {name: arrays[name] for name in _PARTS if name in arrays.files}
+            return arrays.files, {name: arrays[name] for name in _AXES if name in arrays.files}
     except (zipfile.BadZipFile, ValueError) as error:
         raise ValueError(
             f"{path} is no whole .npz file of numbers ({error}): write it again with numpy.savez"

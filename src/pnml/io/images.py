@@ -7,11 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pnml.backend.extras import require
 from pnml.backend.read_errors import names_its_file
-from pnml.io.fingerprint import fingerprint_folder, fingerprint_path
-from pnml.io.ids import table_ids
-from pnml.io.parquet_files import label_column, open_parquet
+from pnml.io.fingerprint import fingerprint_folder
+from pnml.io.parquet_files import label_column, open_parquet, table_ids
+from pnml.io.paths import pyarrow
 from pnml.io.source import RowReader, naming_its_file
 from pnml.io.texts import as_texts
 
@@ -48,7 +47,7 @@ def _open_folder(folder: Path) -> RowReader:
             batch = files[first : first + size]
             yield as_texts(file.relative_to(folder).as_posix() for file in batch), batch
 
-    return RowReader(folder, len(files), read, partial(fingerprint_folder, folder, files))
+    return RowReader(folder, len(files), read, fingerprint=partial(fingerprint_folder, folder, files))
 
 
 def _open_parquet(path: PathOrUri) -> RowReader:
@@ -64,7 +63,7 @@ def _open_parquet(path: PathOrUri) -> RowReader:
         for first, table in files.tables(columns, start, size):
             yield table_ids(table, first), [bytes_of(value) for value in table.column(column).to_pylist()]
 
-    return RowReader(path, files.count, read, partial(fingerprint_path, path), files.starts)
+    return RowReader(path, files.count, read, starts=files.starts)
 
 
 def image_files(folder: Path) -> list[Path]:
@@ -107,7 +106,7 @@ def _raise(error: OSError) -> None:
 
 def image_columns(path: Path | str, schema: Any) -> tuple[str, str | None]:
     """Return the names of the columns of images and of labels; None without labels."""
-    types = require("pyarrow.types", extra="parquet", what="reading parquet")
+    types = pyarrow(".types")
 
     def holds_bytes(kind: Any) -> bool:
         if types.is_struct(kind):

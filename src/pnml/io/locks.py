@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import sys
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from pnml.backend.files import is_at
+from filelock import FileLock, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-_NAME = ".lock"
-_TRIES = 1000  # of a folder that others delete at the same time
 
 
 @contextmanager
@@ -32,57 +26,20 @@ def lock_folder(folder: Path) -> Iterator[None]:
         ...
     ValueError: another run writes to ...: wait until it ends, or write to another path
     """
-    path = folder / _NAME
-    file = _take(folder, path)
+    if folder.is_file():
+        raise ValueError(f"{folder} is a file: expected a folder, or nothing yet")
+    path = folder / ".lock"
+    lock = FileLock(path, timeout=0)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except (Timeout, FileExistsError, FileNotFoundError):  # the latter where another run deletes the folder just now
+        raise ValueError(f"another run writes to {folder}: wait until it ends, or write to another path") from None
     try:
         yield
     finally:
-        path.unlink(missing_ok=True)
-        os.close(file)
+        with suppress(OSError):  # on Windows, where the file goes with the lock
+            path.unlink()
+        lock.release()
         with suppress(OSError):  # something else is in it, or another run has begun meanwhile
             folder.rmdir()
-
-
-def _take(folder: Path, path: Path) -> int:
-    """Return the open file that is locked."""
-    for left in reversed(range(_TRIES)):
-        try:
-            file = _take_at_once(folder, path)
-        except (FileExistsError, FileNotFoundError):
-            if not left:
-                raise
-            continue  # whoever had locked the folder has deleted it meanwhile
-        if file is not None:
-            return file
-    raise ValueError(f"other runs begin and end in {folder} all the time: write to another path")
-
-
-def _take_at_once(folder: Path, path: Path) -> int | None:
-    """Return the open file that is locked; None if whoever had locked it has deleted it meanwhile."""
-    if folder.is_file():
-        raise ValueError(f"{folder} is a file: expected a folder, or nothing yet")
-    folder.mkdir(parents=True, exist_ok=True)
-    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    if not _lock(file):
-        os.close(file)
-        raise ValueError(f"another run writes to {folder}: wait until it ends, or write to another path")
-    if is_at(path, file):
-        return file
-    os.close(file)
-    return None
-
-
-def _lock(file: int) -> bool:
-    """Lock an open file at once; return whether nobody else has. Where a disk has no locks, nobody has."""
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        return error.errno not in {errno.EAGAIN, errno.EACCES, errno.EDEADLK}
-    return True

@@ -34,7 +34,7 @@ def load_model(spec: str, weights: Path | None) -> tuple[nn.Module, Transform | 
     (Identity(), None)
     """
     torch = require("torch", extra="torch", what="--model")
-    from pnml.pytorch.head import unwrapped
+    from pnml.pytorch.models import unwrapped
 
     returned = _call_factory(spec)
     model, transform = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, None)

@@ -6,22 +6,21 @@ import math
 import zipfile
 import zlib
 from contextlib import contextmanager
-from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from pnml.io.feature_columns import PREFIX, choose_columns, choose_layers
-from pnml.io.fingerprint import fingerprint_path
-from pnml.io.ids import decode_ids
 from pnml.io.source import RowReader
-from pnml.io.texts import as_texts
+from pnml.io.texts import as_texts, decode_ids
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+    Header = tuple[tuple[int, ...], np.dtype[Any]]
 
 
 def open_npy(path: Path, layers: Sequence[str] | None = None, columns: Sequence[str] | None = None) -> RowReader:
@@ -43,7 +42,7 @@ def open_npy(path: Path, layers: Sequence[str] | None = None, columns: Sequence[
             del rows
             yield np.arange(first, first + len(batch)), batch
 
-    return RowReader(path, count, read, partial(fingerprint_path, path), width=width)
+    return RowReader(path, count, read, width=width)
 
 
 def _map_rows(path: Path) -> NDArray[Any]:
@@ -58,7 +57,7 @@ def _map_rows(path: Path) -> NDArray[Any]:
         raise ValueError(  # noqa: TRY004 - of the file
             f"{path} is an archive of arrays, not one array: rename it to {path.with_suffix('.npz').name}"
         )
-    _matrix_shape(path, rows.shape, rows.dtype)
+    _check_matrix(path, (rows.shape, rows.dtype))
     return rows
 
 
@@ -72,42 +71,30 @@ def open_npz(path: Path, layers: Sequence[str] | None = None, columns: Sequence[
         layers: names of the layers whose features to read; all that are there when None.
         columns: the name of the array that holds the embeddings, if it is another one.
     """
-    headers: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {}
-    with _archive(path) as archive:
-        for member in archive.namelist():
-            if not member.endswith(".npy") or member.removesuffix(".npy") in headers:
-                why = "twice" if member.endswith(".npy") else "which is no .npy"
-                raise ValueError(f"{path} holds {member!r}, {why}: write it again with numpy.savez")
-            with archive.open(member) as file:
-                shape, dtype = headers[member.removesuffix(".npy")] = _read_header(path, file)
-                _check_length(path, archive.getinfo(member), math.prod(shape) * dtype.itemsize)
-    others = [name for name in headers if name != "id" and not name.startswith(PREFIX)]
-    name = _array_name(path, others, columns)
-    count, width = _matrix_shape(path, *headers[name], name)
-    if "id" in headers and headers["id"][0] != (count,):
-        raise ValueError(f"'id' in {path} has shape {headers['id'][0]}: expected one for each of {count} rows")
-
+    headers = _read_headers(path)
+    name = _array_name(path, [one for one in headers if one != "id" and not one.startswith(PREFIX)], columns)
     chosen = choose_layers(path, headers, layers)
     members = [name, *(PREFIX + layer for layer in chosen)]
-    shapes = [_matrix_shape(path, *headers[member], member) for member in members]
-    for member, (rows, _) in zip(members, shapes, strict=True):
+    count, width = _check_matrix(path, headers[name], name)
+    for member in members:
+        rows, _ = _check_matrix(path, headers[member], member)
         if rows != count:
             raise ValueError(f"{member!r} in {path} has {rows} rows, where there are {count} embeddings")
+    if "id" in headers and headers["id"][0] != (count,):
+        raise ValueError(f"'id' in {path} has shape {headers['id'][0]}: expected one for each of {count} rows")
 
     def read(start: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         with _archive(path) as archive:
             arrays = [_batches(path, archive, member, start, size) for member in members]
-            batches = (parts[0] if len(parts) == 1 else np.hstack(parts) for parts in zip(*arrays, strict=True))
-            if "id" in headers:
-                yield from zip(_id_batches(path, archive, start, size), batches, strict=True)
-            else:
-                for first, batch in zip(range(start, count, size), batches, strict=True):
-                    yield np.arange(first, first + len(batch)), batch
+            ids = _batches(path, archive, "id", start, size) if "id" in headers else None
+            for first, *parts in zip(range(start, count, size), *arrays, strict=True):
+                batch = parts[0] if len(parts) == 1 else np.hstack(parts)
+                numbered = np.arange(first, first + len(batch))
+                yield numbered if ids is None else _as_ids(next(ids), first), batch
 
-    widths = tuple((layer, width) for layer, (_, width) in zip(chosen, shapes[1:], strict=True))
-    fingerprint = partial(fingerprint_path, path)
+    widths = tuple((layer, headers[PREFIX + layer][0][1]) for layer in chosen)
     id_bytes = headers["id"][1].itemsize if "id" in headers else 0
-    return RowReader(path, count, read, fingerprint, (), width, widths, (name,), id_bytes)
+    return RowReader(path, count, read, width=width, layers=widths, columns=(name,), id_bytes=id_bytes)
 
 
 def _array_name(path: Path, names: Sequence[str], columns: Sequence[str] | None) -> str:
@@ -120,8 +107,9 @@ def _array_name(path: Path, names: Sequence[str], columns: Sequence[str] | None)
     if "embedding" in names:
         return "embedding"
     if len(names) != 1:
-        held = [*names]
-        raise ValueError(f"{path} holds the arrays {held}: name the one to use 'embedding', or choose it with --column")
+        raise ValueError(
+            f"{path} holds the arrays {[*names]}: name the one to use 'embedding', or choose it with --column"
+        )
     return names[0]
 
 
@@ -134,16 +122,27 @@ def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
         raise ValueError(f"{path} is no whole .npz file ({error}): write it again with numpy.savez") from error
 
 
-def _check_length(path: Path, member: zipfile.ZipInfo, size: int) -> None:
-    """Refuse an array that is said to be larger than what the archive holds of it, before work is planned by it."""
-    if not 0 <= size <= member.file_size:
-        raise ValueError(
-            f"{member.filename!r} of {path} has {member.file_size:,} bytes, and its header says that its rows take "
-            f"{size:,}: write the file again with numpy.savez"
-        )
+def _read_headers(path: Path) -> dict[str, Header]:
+    """Return the shape and dtype of every array of an archive, which must hold as much as they say."""
+    headers: dict[str, Header] = {}
+    with _archive(path) as archive:
+        for member in archive.infolist():
+            name = member.filename.removesuffix(".npy")
+            if name == member.filename or name in headers:
+                why = "twice" if name in headers else "which is no .npy"
+                raise ValueError(f"{path} holds {member.filename!r}, {why}: write it again with numpy.savez")
+            with archive.open(member) as file:
+                shape, dtype = headers[name] = _read_header(path, file)
+            size = math.prod(shape) * dtype.itemsize
+            if not 0 <= size <= member.file_size:
+                raise ValueError(
+                    f"{member.filename!r} of {path} has {member.file_size:,} bytes, and its header says that its rows "
+                    f"take {size:,}: write the file again with numpy.savez"
+                )
+    return headers
 
 
-def _read_header(path: Path, file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def _read_header(path: Path, file: IO[bytes]) -> Header:
     """Return the shape and dtype of an array in the ``.npy`` format."""
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
@@ -169,17 +168,16 @@ def _batches(path: Path, archive: zipfile.ZipFile, name: str, start: int, size: 
             yield np.frombuffer(content, dtype).reshape(count, *shape[1:]).astype(dtype.newbyteorder("="), copy=False)
 
 
-def _id_batches(path: Path, archive: zipfile.ZipFile, start: int, size: int) -> Iterator[NDArray[Any]]:
-    """Yield ids; bytes as text."""
-    for ids in _batches(path, archive, "id", start, size):
-        if ids.dtype.kind == "S":
-            yield as_texts(decode_ids(ids.tolist(), start))
-        else:
-            yield as_texts(ids.tolist()) if ids.dtype.kind == "U" else ids
-        start += len(ids)
+def _as_ids(ids: NDArray[Any], first: int) -> NDArray[Any]:
+    """Return ids of consecutive rows, from number ``first`` on; bytes as text."""
+    if ids.dtype.kind == "S":
+        return decode_ids(ids.tolist(), first)
+    return as_texts(ids.tolist()) if ids.dtype.kind == "U" else ids
 
 
-def _matrix_shape(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], name: str = "") -> tuple[int, int]:
+def _check_matrix(path: Path, header: Header, name: str = "") -> tuple[int, int]:
+    """Return the shape of a matrix of numbers; raise ``ValueError`` for anything else."""
+    shape, dtype = header
     if len(shape) != 2 or dtype.kind not in "fiub":
         array = f"the array {name!r} of {path}" if name else f"{path}"
         pool = "; pool pixels or tokens to means and standard deviations" if len(shape) > 2 else ""

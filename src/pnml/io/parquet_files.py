@@ -5,19 +5,15 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnml.backend.extras import require
 from pnml.io.feature_columns import PREFIX, choose_columns, choose_layers
-from pnml.io.fingerprint import fingerprint_path
-from pnml.io.ids import table_ids
-from pnml.io.paths import PathOrUri, find_parquet_files
-from pnml.io.regroup import regroup
+from pnml.io.paths import PathOrUri, find_parquet_files, pyarrow
 from pnml.io.source import RowReader
+from pnml.io.texts import as_texts, decode_ids
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,9 +23,7 @@ if TYPE_CHECKING:
 _BUFFER = 1 << 16  # bytes read ahead per column; without it whole row groups are held
 _REMOTE_BUFFER = 1 << 23  # the same for all columns of a store, where every read is a request
 _FOOTERS_AT_ONCE = 16
-_TEXTS_AT_ONCE = 1024  # ids; some may be far longer than most
-_ID_BYTES = 1 << 24  # of the ids that are read at once
-_TAKEN_AT_ONCE = 1024  # rows that some are taken of
+_ROWS_AT_ONCE = 1024  # of which some are taken
 
 
 @dataclass(frozen=True)
@@ -46,14 +40,7 @@ class ParquetFiles:
     filesystem: Any
     files: tuple[tuple[str, tuple[int, ...]], ...]
     schema: Any
-
     id_bytes: int = 0
-
-    @property
-    def has_text_ids(self) -> bool:
-        """Whether the column ``id`` holds text."""
-        arrow = require("pyarrow", extra="parquet", what="reading parquet")
-        return "id" in self.schema.names and bool(self.schema.field("id").type == arrow.string())
 
     @property
     def count(self) -> int:
@@ -70,25 +57,27 @@ class ParquetFiles:
 
         Earlier row groups are not read.
         """
-        arrow = require("pyarrow", extra="parquet", what="reading parquet")
-        first, held = start, None
+        arrow = pyarrow()
+        first = start
+        rest = None
         for batch in self._batches(columns, start, size):
-            rest = arrow.Table.from_batches([batch]).replace_schema_metadata()
-            held = rest if held is None else arrow.concat_tables([held, rest])
-            while held.num_rows >= size:
-                yield first, held.slice(0, size)
-                first, held = first + size, held.slice(size)
-        if held is not None and held.num_rows:
-            yield first, held
+            table = arrow.Table.from_batches([batch]).replace_schema_metadata()
+            rest = table if rest is None else arrow.concat_tables([rest, table])
+            while rest.num_rows >= size:
+                yield first, rest.slice(0, size)
+                first += size
+                rest = rest.slice(size)
+        if rest is not None and rest.num_rows:
+            yield first, rest
 
     def take(self, columns: Sequence[str], rows: NDArray[np.intp]) -> dict[str, list[Any]]:
         """Return the values of columns in ascending rows; the others are read, but not kept."""
-        held: dict[str, list[Any]] = {name: [] for name in columns}
-        for first, part in self.tables(list(columns), 0, _TAKEN_AT_ONCE):
-            taken = part.take(rows[(rows >= first) & (rows < first + part.num_rows)] - first)
+        values: dict[str, list[Any]] = {name: [] for name in columns}
+        for first, table in self.tables(list(columns), 0, _ROWS_AT_ONCE):
+            part = table.take(rows[(rows >= first) & (rows < first + table.num_rows)] - first)
             for name in columns:
-                held[name] += taken.column(name).to_pylist()
-        return held
+                values[name] += part.column(name).to_pylist()
+        return values
 
     def _batches(self, columns: list[str], start: int, size: int) -> Iterator[Any]:
         for path, groups in self.files:
@@ -98,9 +87,7 @@ class ParquetFiles:
                 skipped += 1
             if skipped == len(groups):
                 continue
-            # Repeated ids stay one text; those that were stored once for many rows might not fit into memory otherwise.
-            repeated = ["id"] if "id" in columns and self.has_text_ids else []
-            with _open_file(self.filesystem, path, len(columns), repeated) as file:
+            with _open_file(self.filesystem, path, len(columns)) as file:
                 if _group_rows(file) != groups:
                     raise ValueError(f"{path} changed while it was read: run the command again")
                 for batch in file.iter_batches(size, row_groups=range(skipped, len(groups)), columns=columns):
@@ -110,20 +97,22 @@ class ParquetFiles:
 
 def open_parquet(path: PathOrUri) -> ParquetFiles:
     """Open a parquet file, or all those of a folder, for streaming; only their footers are read now."""
-    filesystem, found = find_parquet_files(path)
+    filesystem, listing = find_parquet_files(path)
 
     def read_footer(file_path: str) -> tuple[tuple[int, ...], Any, int]:
         with _open_file(filesystem, file_path) as file:
-            _check_row_groups(file_path, file.metadata)
-            if filesystem.type_name == "local":
-                _read_an_id(file)
-            return _group_rows(file), file.schema_arrow, _id_bytes(file.metadata)
+            rows = _group_rows(file)
+            if "id" in file.schema_arrow.names and rows and filesystem.type_name == "local":
+                # A damaged column of ids is an error here, and ends the process where its size is asked for.
+                next(file.iter_batches(1, row_groups=[0], columns=["id"]), None)
+            return rows, file.schema_arrow, _id_bytes(file.metadata)
 
-    paths = [info.path for info in found]
+    paths = [info.path for info in listing]
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
         footers = list(pool.map(read_footer, paths))
     schema = footers[0][1]
-    if twice := [name for number, name in enumerate(schema.names) if name in schema.names[:number]]:
+    twice = [name for number, name in enumerate(schema.names) if name in schema.names[:number]]
+    if twice:
         raise ValueError(f"{path} has two columns named {twice[0]!r}: rename one")
     for file_path, (_, other, _) in zip(paths, footers, strict=True):
         if not other.equals(schema):
@@ -133,14 +122,11 @@ def open_parquet(path: PathOrUri) -> ParquetFiles:
 
 
 def _group_rows(file: Any) -> tuple[int, ...]:
-    """Return the number of rows of every row group."""
-    return tuple(file.metadata.row_group(group).num_rows for group in range(file.num_row_groups))
-
-
-def _read_an_id(file: Any) -> None:
-    """Read one id, if there are any: what is wrong with its column is an error here, and ends the process below."""
-    if "id" in file.schema_arrow.names and file.num_row_groups:
-        next(file.iter_batches(1, row_groups=[0], columns=["id"]), None)
+    """Return the number of rows of every row group; raise ``ValueError`` for fewer than none."""
+    rows = tuple(file.metadata.row_group(group).num_rows for group in range(file.num_row_groups))
+    if min(rows, default=0) < 0:
+        raise ValueError(f"a row group has {min(rows):,} rows: write the file again")
+    return rows
 
 
 def _id_bytes(metadata: Any) -> int:
@@ -152,21 +138,12 @@ def _id_bytes(metadata: Any) -> int:
     return max((group.column(number).total_uncompressed_size // max(1, group.num_rows) for group in groups), default=0)
 
 
-def _check_row_groups(path: str, footer: Any) -> None:
-    """Refuse a footer of fewer rows than none; columns may not be asked before they are read."""
-    for number in range(footer.num_row_groups):
-        rows = footer.row_group(number).num_rows
-        if rows < 0:
-            raise ValueError(f"row group {number} of {path} has {rows:,} rows: write the file again")
-
-
 @contextmanager
-def _open_file(filesystem: Any, path: str, columns: int = 1, repeated: Sequence[str] = ()) -> Iterator[Any]:
-    parquet = require("pyarrow.parquet", extra="parquet", what="reading parquet")
+def _open_file(filesystem: Any, path: str, columns: int = 1) -> Iterator[Any]:
     buffer = _BUFFER if filesystem.type_name == "local" else max(_BUFFER, _REMOTE_BUFFER // columns)
     with filesystem.open_input_file(path) as source:
         try:
-            file = parquet.ParquetFile(source, pre_buffer=False, buffer_size=buffer, read_dictionary=list(repeated))
+            file = pyarrow(".parquet").ParquetFile(source, pre_buffer=False, buffer_size=buffer)
         except ValueError as error:
             raise ValueError(f"{path} is no whole parquet file ({error}): write it again") from error
         with file:
@@ -175,9 +152,29 @@ def _open_file(filesystem: Any, path: str, columns: int = 1, repeated: Sequence[
 
 def label_column(schema: Any) -> str | None:
     """Return the first column of integers with "label" in its name; None where there is none."""
-    types = require("pyarrow.types", extra="parquet", what="reading parquet")
+    types = pyarrow(".types")
     labels = [field.name for field in schema if "label" in field.name.lower() and types.is_integer(field.type)]
     return labels[0] if labels else None
+
+
+def table_ids(table: Any, first: int) -> NDArray[Any]:
+    """Return the column ``id`` of a table as integers or text; row numbers, from ``first`` on, where it has none.
+
+    Bytes become text.
+    """
+    if "id" not in table.column_names:
+        return np.arange(first, first + table.num_rows)
+    arrow = pyarrow()
+    types = pyarrow(".types")
+    column = table.column("id")
+    if column.null_count:
+        row = first + int(column.is_null().to_numpy().argmax())
+        raise ValueError(f"row {row}, counted from 0, has no id: give every row one, or leave the column out")
+    if types.is_integer(column.type):
+        return np.asarray(column.to_numpy(), dtype=np.uint64 if column.type == arrow.uint64() else np.int64)
+    if types.is_binary(column.type) or types.is_large_binary(column.type) or types.is_fixed_size_binary(column.type):
+        return decode_ids(column.to_pylist(), first)
+    return as_texts(column.cast(arrow.string()).to_pylist())
 
 
 def open_embeddings_parquet(
@@ -193,36 +190,33 @@ def open_embeddings_parquet(
         columns: the list column, or the columns of numbers, that hold the embeddings, if they are others.
     """
     files = open_parquet(path)
-    schema = files.schema
-    embedding, single = _embedding_columns(path, schema, columns)
-    chosen = choose_layers(path, schema.names, layers)
+    embedding, single = _embedding_columns(path, files.schema, columns)
+    chosen = choose_layers(path, files.schema.names, layers)
     lists = [*([] if embedding is None else [embedding]), *(PREFIX + layer for layer in chosen)]
     widths = _list_widths(path, files, lists)
-    wanted = [*lists, *single, *(["id"] if "id" in schema.names else [])]
+    wanted = [*lists, *single, *(["id"] if "id" in files.schema.names else [])]
 
-    def batches(start: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    def read(start: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         for first, table in files.tables(wanted, start, size):
             parts = [_stack_lists(path, name, table.column(name), widths[name], first) for name in lists]
             if single:
                 parts.insert(0, np.column_stack([table.column(name).to_numpy() for name in single]))
             yield table_ids(table, first), parts[0] if len(parts) == 1 else np.hstack(parts)
 
-    def read(start: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        most = (
-            size if not files.has_text_ids else max(1, min(size, _TEXTS_AT_ONCE, _ID_BYTES // max(1, files.id_bytes)))
-        )
-        return regroup(batches(start, most), size)
-
-    width = len(single) if embedding is None else widths[embedding]
-    named = tuple((layer, widths[PREFIX + layer]) for layer in chosen)
-    source = tuple(single) if embedding is None else (embedding,)
-    fingerprint = partial(fingerprint_path, path)
-    return RowReader(path, files.count, read, fingerprint, files.starts, width, named, source, files.id_bytes)
+    return RowReader(
+        path,
+        files.count,
+        read,
+        starts=files.starts,
+        width=len(single) if embedding is None else widths[embedding],
+        layers=tuple((layer, widths[PREFIX + layer]) for layer in chosen),
+        columns=tuple(single) if embedding is None else (embedding,),
+        id_bytes=files.id_bytes,
+    )
 
 
 def _embedding_columns(path: PathOrUri, schema: Any, columns: Sequence[str] | None) -> tuple[str | None, list[str]]:
     """Return the list column of embeddings, or None and the single columns that are their features."""
-    types = require("pyarrow.types", extra="parquet", what="reading parquet")
     fields = {field.name: field.type for field in schema if field.name != "id" and not field.name.startswith(PREFIX)}
     lists = [name for name, kind in fields.items() if _is_list(kind)]
     if columns:
@@ -238,21 +232,21 @@ def _embedding_columns(path: PathOrUri, schema: Any, columns: Sequence[str] | No
         return None, chosen
     if "embedding" in fields:
         return "embedding", []
-    single = [name for name, kind in fields.items() if types.is_floating(kind)]
+    single = [name for name, kind in fields.items() if pyarrow(".types").is_floating(kind)]
     if not single:
-        found = ", ".join(f"{field.name} ({field.type})" for field in schema)
+        names = ", ".join(f"{field.name} ({field.type})" for field in schema)
         fix = f": choose one with --column {lists[0]}" if lists else ""
-        raise ValueError(f"{path} has neither a list column 'embedding' nor floating-point columns, only {found}{fix}")
+        raise ValueError(f"{path} has neither a list column 'embedding' nor floating-point columns, only {names}{fix}")
     return None, single
 
 
 def _is_list(kind: Any) -> bool:
-    types = require("pyarrow.types", extra="parquet", what="reading parquet")
+    types = pyarrow(".types")
     return bool(types.is_fixed_size_list(kind) or types.is_list(kind) or types.is_large_list(kind))
 
 
 def _is_number(kind: Any) -> bool:
-    types = require("pyarrow.types", extra="parquet", what="reading parquet")
+    types = pyarrow(".types")
     return bool(types.is_floating(kind) or types.is_integer(kind))
 
 
@@ -268,11 +262,11 @@ def _list_widths(path: PathOrUri, files: ParquetFiles, columns: list[str]) -> di
 
 def _stack_lists(path: PathOrUri, name: str, column: Any, width: int, first: int) -> NDArray[Any]:
     """Return the lists of a column as the rows of a matrix."""
-    compute = require("pyarrow.compute", extra="parquet", what="reading parquet")
+    compute = pyarrow(".compute")
     lengths = compute.fill_null(compute.list_value_length(column), 0).to_numpy()
-    odd = lengths != width
-    if odd.any():
-        row = int(odd.argmax())
+    is_odd = lengths != width
+    if is_odd.any():
+        row = int(is_odd.argmax())
         where = f" in {name!r}" if name.startswith(PREFIX) else ""
         raise ValueError(
             f"row {first + row} of {path}, counted from 0, has {lengths[row]} features{where} where row 0 has {width}"

@@ -8,13 +8,13 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pnml.backend.extras import require
-from pnml.io.texts import join_texts, split_texts
+from pnml.io.paths import pyarrow
+from pnml.io.texts import as_texts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_SKIPPED, _DIGEST, _TEXT = "skipped", "digest", "text "
+_ABOUT, _SKIPPED, _DIGEST = "about", "skipped", "digest"
 
 Columns = dict[str, "NDArray[Any]"]
 
@@ -39,51 +39,35 @@ class Part(NamedTuple):
 
 
 def encode_npz(part: Part) -> bytes:
-    """Return a part as the content of an ``.npz``; columns of text are kept as their bytes and lengths."""
-    arrays: dict[str, NDArray[Any]] = {_DIGEST: np.asarray(part.digest)}
-    texts = {_SKIPPED: np.array(part.skipped, dtype=object)}
-    for name, column in part.columns.items():
-        (texts if column.dtype == object else arrays)[name] = column
-    for name, column in texts.items():
-        arrays[_TEXT + name], arrays[f"{_TEXT}{name} lengths"] = join_texts(column)
+    """Return a part as the content of an ``.npz``; columns of text are kept as JSON."""
+    texts = {name: column.tolist() for name, column in part.columns.items() if column.dtype == object}
+    numbers = {name: column for name, column in part.columns.items() if column.dtype != object}
+    about = {"order": list(part.columns), "texts": texts, _SKIPPED: part.skipped, _DIGEST: part.digest}
     file = BytesIO()
-    np.savez(file, order=np.array(list(part.columns)), **arrays)  # type: ignore[arg-type] # stubs: allow_pickle
+    np.savez(file, **{_ABOUT: np.frombuffer(json.dumps(about).encode(), np.uint8)}, **numbers)  # type: ignore[arg-type]
     return file.getvalue()
 
 
 def decode_npz(file: IO[bytes]) -> Part:
     """Return the part that :func:`encode_npz` wrote."""
-
-    def member(name: str) -> NDArray[Any]:
-        found = arrays[name]
-        if not isinstance(found, np.ndarray):  # but bytes, which do not begin as an array does
-            raise ValueError(f"{name!r} is no array")  # noqa: TRY004 - of the file
-        return found
-
-    def column(name: str) -> NDArray[Any]:
-        if name in arrays.files:
-            return member(name)
-        return split_texts(member(_TEXT + name), member(f"{_TEXT}{name} lengths"))
-
     with np.load(file, allow_pickle=False) as arrays:
-        columns = {name: column(name) for name in member("order").tolist()}
-        return Part(columns, column(_SKIPPED).tolist(), str(member(_DIGEST)))
+        about = json.loads(arrays[_ABOUT].tobytes())
+        texts = {name: as_texts(column) for name, column in about["texts"].items()}
+        columns = {name: texts[name] if name in texts else np.asarray(arrays[name]) for name in about["order"]}
+    return Part(columns, about[_SKIPPED], about[_DIGEST])
 
 
 def encode_parquet(part: Part) -> bytes:
     """Return a part as the content of a ``.parquet``."""
-    arrow = require("pyarrow", extra="parquet", what="writing parquet")
-    parquet = require("pyarrow.parquet", extra="parquet", what="writing parquet")
-    content = arrow.BufferOutputStream()
+    content = pyarrow().BufferOutputStream()
     metadata = {_SKIPPED: json.dumps(part.skipped), _DIGEST: part.digest}
-    parquet.write_table(arrow_table(part.columns).replace_schema_metadata(metadata), content)
+    pyarrow(".parquet").write_table(arrow_table(part.columns).replace_schema_metadata(metadata), content)
     return bytes(content.getvalue())
 
 
 def decode_parquet(file: IO[bytes]) -> Part:
     """Return the part that :func:`encode_parquet` wrote."""
-    parquet = require("pyarrow.parquet", extra="parquet", what="reading parquet")
-    with parquet.ParquetFile(file) as content:
+    with pyarrow(".parquet").ParquetFile(file) as content:
         table = content.read()
     columns = {name: table.column(name).to_numpy() for name in table.column_names}
     metadata = table.schema.metadata
@@ -92,6 +76,6 @@ def decode_parquet(file: IO[bytes]) -> Part:
 
 def arrow_table(columns: Columns) -> Any:
     """Return columns as an Arrow table; those of objects are text, also where they are empty."""
-    arrow = require("pyarrow", extra="parquet", what="writing parquet")
+    arrow = pyarrow()
     texts = {name: arrow.array(column, arrow.string()) for name, column in columns.items() if column.dtype == object}
     return arrow.table({**columns, **texts})

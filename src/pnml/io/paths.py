@@ -12,6 +12,11 @@ PathOrUri: TypeAlias = "Path | str"
 """A path on this machine, or a URI as text."""
 
 
+def pyarrow(module: str = "") -> Any:
+    """Import pyarrow, or one of its modules, as ".parquet"; or say which extra of pnml brings it."""
+    return require(f"pyarrow{module}", extra="parquet", what="parquet, and object stores,")
+
+
 def path_or_uri(text: str) -> PathOrUri:
     """Return a URI as it is, and anything else as a path.
 
@@ -23,7 +28,7 @@ def path_or_uri(text: str) -> PathOrUri:
 
 def resolve(path: PathOrUri) -> tuple[Any, str]:
     """Return the pyarrow filesystem of a path or URI, and the path in that filesystem."""
-    fs = require("pyarrow.fs", extra="parquet", what="reading parquet")
+    fs = pyarrow(".fs")
     if isinstance(path, Path):
         return fs.LocalFileSystem(), str(path.absolute())
     scheme, _, rest = path.partition("://")
@@ -52,13 +57,13 @@ def find_parquet_files(path: PathOrUri) -> tuple[Any, list[Any]]:
     Returns:
         The pyarrow filesystem, and the ``FileInfo`` of every file.
     """
-    fs = require("pyarrow.fs", extra="parquet", what="reading parquet")
+    fs = pyarrow(".fs")
     filesystem, inner = resolve(path)
-    found = filesystem.get_file_info(inner)
-    if found.type == fs.FileType.NotFound:
+    info = filesystem.get_file_info(inner)
+    if info.type == fs.FileType.NotFound:
         raise FileNotFoundError(f"{path} does not exist")
-    if found.type == fs.FileType.File:
-        return filesystem, [found]
+    if info.type == fs.FileType.File:
+        return filesystem, [info]
     if filesystem.type_name == "local":
         check_links(Path(inner))
     below = filesystem.get_file_info(fs.FileSelector(inner, recursive=True))
@@ -70,11 +75,11 @@ def find_parquet_files(path: PathOrUri) -> tuple[Any, list[Any]]:
 
 def check_links(folder: Path) -> None:
     """Raise ``ValueError`` if a folder is found twice, by links, at or below a folder."""
-    found: dict[tuple[int, int], str] = {}
+    folders: dict[tuple[int, int], str] = {}
     for parent, below, _ in os.walk(folder, followlinks=True):
         below[:] = [name for name in below if not name.startswith((".", "_"))]
         status = Path(parent).stat()
-        earlier = found.setdefault((status.st_dev, status.st_ino), parent)
+        earlier = folders.setdefault((status.st_dev, status.st_ino), parent)
         if earlier != parent:
             link, other = sorted((parent, earlier), key=lambda one: (not Path(one).is_symlink(), len(one)))
             raise ValueError(f"{link} is a link to {other}, whose files would be read twice: remove the link")

@@ -10,7 +10,6 @@ import numpy as np
 
 from pnml.backend.extras import require
 from pnml.io.decode import UndecodableError, in_threads, open_rgb, resize_to
-from pnml.io.pixel_limits import BatchBudget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,6 +18,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pnml.io.decode import Encoded
+
+MAX_BATCH_PIXELS = 1 << 27
+"""Of a batch for a model whose images keep their size, 128 images of 1,024×1,024."""
 
 
 @dataclass(frozen=True)
@@ -64,21 +66,28 @@ class Preparation:
             OSError: a file cannot be read.
             ValueError: images that keep their size have too many pixels together.
         """
-        budget = BatchBudget()
 
         def attempt(image: Encoded | NDArray[np.uint8]) -> torch.Tensor | None:
             try:
-                prepared = self._prepare(image)
+                return self._prepare(image)
             except UndecodableError:
                 if strict:
                     raise
                 return None
-            if self.size is None:
-                height, width = prepared.shape[-2:]
-                budget.take(height, width)
-            return prepared
 
-        return list(in_threads(attempt, encoded))
+        prepared: list[torch.Tensor | None] = []
+        pixels = 0
+        for image in in_threads(attempt, encoded):
+            prepared.append(image)
+            if image is not None and self.size is None:
+                height, width = image.shape[-2:]
+                pixels += height * width
+                if pixels > MAX_BATCH_PIXELS:
+                    raise ValueError(
+                        f"the images of a batch have more than {MAX_BATCH_PIXELS:,} pixels together, one of them "
+                        f"{width:,}×{height:,}: give --size, or a smaller --batch-size"
+                    )
+        return prepared
 
     def batch(self, images: Sequence[torch.Tensor]) -> torch.Tensor:
         """Return prepared images of one size as a normalised batch, (n, C, H, W)."""
@@ -93,8 +102,8 @@ class Preparation:
         return batch.float().div_(255).sub_(mean).div_(std)  # in place: a batch may be large
 
     def _prepare(self, encoded: Encoded | NDArray[np.uint8]) -> torch.Tensor:
-        pillow = require("PIL.Image", extra="torch", what="preparing images")
         if isinstance(encoded, np.ndarray):
+            pillow = require("PIL.Image", extra="torch", what="preparing images")
             return self._prepare_rgb(pillow.fromarray(encoded))
         with open_rgb(encoded) as rgb:
             return self._prepare_rgb(rgb)

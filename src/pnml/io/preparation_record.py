@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from pnml.io.feature_columns import list_names, match_columns
 from pnml.io.preparation import Preparation
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 Record: TypeAlias = dict[str, Any]
 """Of images, what :meth:`~pnml.io.preparation.Preparation.record` returns, and where they keep their size the ``shape``
-(height, width) of the first one. Of embeddings, the ``columns`` that were chosen."""
+(height, width) of the first one. Of embeddings, the ``columns``; ``all`` says that nobody chose them among others."""
 
 
 class PreparationWarning(UserWarning):
@@ -22,6 +23,11 @@ class PreparationWarning(UserWarning):
 def of_images(record: Record | None) -> Record | None:
     """Return a record of images, and None for any other."""
     return record if record is not None and "channels" in record else None
+
+
+def columns_of(record: Record | None) -> tuple[str, ...]:
+    """Return the columns of embeddings; none where they have no names, and for a record of images."""
+    return () if record is None else tuple(record.get("columns", ()))
 
 
 def restore_preparation(
@@ -39,40 +45,52 @@ def restore_preparation(
     """
     if transform is not None:
         return Preparation(transform=transform)
-    held = of_images(record) or {}
+    values = of_images(record) or {}
     return Preparation(
-        held.get("size") if size is None else size,
-        tuple(held.get("mean", (0.0,))) if mean is None else mean,
-        tuple(held.get("std", (1.0,))) if std is None else std,
+        values.get("size") if size is None else size,
+        tuple(values.get("mean", (0.0,))) if mean is None else mean,
+        tuple(values.get("std", (1.0,))) if std is None else std,
     )
 
 
 def check_preparation(fitted: Record | None, now: Record | None) -> None:
-    """Raise ``ValueError`` for images prepared in another way than those that a detector was fitted on.
+    """Raise ``ValueError`` for samples prepared in another way than those that a detector was fitted on.
 
     Warn where images keep their size, and the first one differs in shape from the first of the training set.
 
     Args:
-        fitted: the record of the detector; any that is not of images passes.
-        now: the record of the samples; any that is not of images passes.
+        fitted: the record of the detector.
+        now: the record of the samples; one of embeddings passes where the other is of images, or has no columns.
     """
+    if fitted is None or now is None:
+        return
+    columns = columns_of(now)
+    if columns != match_columns("the file", columns, columns_of(fitted), is_chosen="all" not in now):
+        raise ValueError(
+            f"the columns {list_names(columns)} are not in the order of the fit, {list_names(columns_of(fitted))}: "
+            "open_embeddings(path, fitted=detector.preparation) reads them in that order"
+        )
     fitted, now = of_images(fitted), of_images(now)
     if fitted is None or now is None:
         return
-    _check_transform(fitted.get("transform"), now.get("transform"))
+    if fitted.get("transform") != now.get("transform"):
+        names = [one.get("transform") for one in (fitted, now)]
+        words = ["no transform of the factory" if name is None else f"the transform {name}" for name in names]
+        raise ValueError(
+            f"the detector was fitted on images prepared with {words[0]}, got {words[1]}: let the factory return the "
+            "one that the detector was fitted with, or fit again"
+        )
     for name in ("channels", "resize", "mean", "std"):
-        before, after = (_text(record.get(name)) for record in (fitted, now))
-        if before != after:
-            _refuse(name, before, after)
-    known, pixels = pixels_of(fitted), pixels_of(now)
-    if known is None or pixels is None or known == pixels:
+        _compare(name, _text(fitted.get(name)), _text(now.get(name)))
+    before, after = pixels_of(fitted), pixels_of(now)
+    if before is None or after is None or before == after:
         return
-    shown, found = ("×".join(map(str, shape)) for shape in (known, pixels))
+    pixels = [f"{height}×{width}" for height, width in (before, after)]
     if fitted.get("size") is not None or now.get("size") is not None:
-        _refuse("size", shown, found)
+        _compare("size", *pixels)
     message = (
-        f"the first image has {found} pixels (height × width), that of the training set {shown}, and neither is "
-        f"resized: a size makes them alike, as in --size {known[0]}"
+        f"the first image has {pixels[1]} pixels (height × width), that of the training set {pixels[0]}, and neither "
+        f"is resized: a size makes them alike, as in --size {before[0]}"
     )
     warnings.warn(message, PreparationWarning, stacklevel=3)
 
@@ -96,7 +114,7 @@ def describe_preparation(record: Record) -> str:
     'RGB, resized to 32×32 pixels, scaled to [0, 1], mean 0.5, std 0.2,0.3,0.2'
     """
     if "columns" in record:
-        return ", ".join(record["columns"])
+        return list_names(record["columns"])
     if record.get("transform") is not None:
         return f"{record['channels']}, then the transform of the model's factory: {record['transform']}"
     pixels, size = pixels_of(record), record["size"]
@@ -106,20 +124,12 @@ def describe_preparation(record: Record) -> str:
     return f"{record['channels']}, {sized if shape else 'not resized'}, scaled to [0, 1], {values}"
 
 
-def _check_transform(before: str | None, after: str | None) -> None:
+def _compare(name: str, before: str, after: str) -> None:
     if before != after:
-        words = ["no transform of the factory" if name is None else f"the transform {name}" for name in (before, after)]
         raise ValueError(
-            f"the detector was fitted on images prepared with {words[0]}, got {words[1]}: let the factory return the "
-            "one that the detector was fitted with, or fit again"
+            f"the detector was fitted on images prepared with {name} {before}, got {name} {after}: leave it out to "
+            "prepare images as then, or fit again with it"
         )
-
-
-def _refuse(name: str, before: str, after: str) -> None:
-    raise ValueError(
-        f"the detector was fitted on images prepared with {name} {before}, got {name} {after}: leave it out to prepare "
-        "images as then, or fit again with it"
-    )
 
 
 def _text(value: Any) -> str:

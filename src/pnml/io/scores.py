@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
 from pnml.backend.arrays import to_numpy
-from pnml.backend.extras import require
 from pnml.io.part import arrow_table
+from pnml.io.paths import pyarrow
 from pnml.io.texts import as_texts
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ DTYPES: dict[str, type[Any]] = {
     "is_ood": np.bool_,
 }
 """Of the columns that every table may have, beside the ids."""
+
+_FORMULA = re.compile(r"'*[=+\-@]")
 
 _ROWS_AT_ONCE = 1 << 12  # as Python's numbers, which take several times the memory
 
@@ -73,33 +76,35 @@ class ScoreTable:
 
     def columns(self, ids: NDArray[Any], result: Result) -> Columns:
         """Return the scores of a batch."""
-        values = {name: getattr(result, name) for name in self._names if name != "probability"}
-        values["probability"] = to_numpy(result.probabilities).max(axis=-1)
-        found = {name: to_numpy(values[name], DTYPES[name]) for name in self._names}
-        if not self.layer_names:
-            return {"id": ids, **found}
-        return {"id": ids, **found, **self._layers(result)}
+        columns = {"id": ids}
+        for name, kind in self._kinds.items():
+            if name == "probability":
+                columns[name] = to_numpy(result.probabilities, kind).max(axis=-1)
+            elif name in DTYPES:
+                columns[name] = to_numpy(getattr(result, name), kind)
+        if self.layer_names:
+            labels = layer_labels(self.layer_names)
+            columns[STRANGEST] = as_texts(labels)[to_numpy(result.strangest_layer, np.int64)]
+        if self.layer_names and self.by_layer:
+            leverages = to_numpy(result.leverage_by_layer, np.float64)
+            columns |= {f"{LEVERAGE}{name}": leverages[:, number] for number, name in enumerate(labels)}
+        return columns
 
     def empty(self, ids: NDArray[Any]) -> Columns:
         """Return a table without rows, for a batch without a decodable image."""
-        found = {"id": ids, **{name: np.empty(0, DTYPES[name]) for name in self._names}}
-        if self.layer_names:
-            found[STRANGEST] = as_texts(layer_labels(self.layer_names))[:0]
-        if self.by_layer:
-            found |= {f"{LEVERAGE}{name}": np.empty(0) for name in layer_labels(self.layer_names)}
-        return found
+        return {"id": ids, **{name: np.empty(0, kind) for name, kind in self._kinds.items()}}
 
     @property
-    def _names(self) -> list[str]:
-        return [name for name in DTYPES if self.is_calibrated or name not in {"p_value", "is_ood"}]
-
-    def _layers(self, result: Result) -> Columns:
-        names = as_texts(layer_labels(self.layer_names))
-        strangest = {STRANGEST: names[to_numpy(result.strangest_layer, np.int64)]}
-        if not self.by_layer:
-            return strangest
-        leverages = to_numpy(result.leverage_by_layer, np.float64)
-        return strangest | {f"{LEVERAGE}{name}": leverages[:, number] for number, name in enumerate(names)}
+    def _kinds(self) -> dict[str, Any]:
+        """The dtype of every column but the ids."""
+        kinds: dict[str, Any] = {
+            name: kind for name, kind in DTYPES.items() if self.is_calibrated or name not in {"p_value", "is_ood"}
+        }
+        if self.layer_names:
+            kinds[STRANGEST] = object
+        if self.layer_names and self.by_layer:
+            kinds |= {f"{LEVERAGE}{name}": np.float64 for name in layer_labels(self.layer_names)}
+        return kinds
 
 
 def score_writer(out: Path) -> Callable[[Path, Iterable[Columns]], None]:
@@ -107,16 +112,15 @@ def score_writer(out: Path) -> Callable[[Path, Iterable[Columns]], None]:
     if out.suffix == ".csv":
         return _write_csv
     if out.suffix == ".parquet":
-        require("pyarrow.parquet", extra="parquet", what="writing parquet")
+        pyarrow(".parquet")
         return _write_parquet
     raise ValueError(f"{out} must end in .parquet or .csv")
 
 
 def _write_parquet(path: Path, tables: Iterable[Columns]) -> None:
-    parquet = require("pyarrow.parquet", extra="parquet", what="writing parquet")
     arrow_tables = (arrow_table(columns) for columns in tables)
     first = next(arrow_tables)
-    with parquet.ParquetWriter(path, first.schema) as writer:
+    with pyarrow(".parquet").ParquetWriter(path, first.schema) as writer:
         writer.write_table(first)
         for table in arrow_tables:
             writer.write_table(table)
@@ -128,19 +132,39 @@ def _write_csv(path: Path, tables: Iterable[Columns]) -> None:
 
 
 def write_csv(file: TextIO, tables: Iterable[Columns]) -> None:
-    """Write tables with the same columns to an open file, as one CSV."""
+    """Write tables with the same columns to an open file, as one CSV; ids are written by :func:`escape_formula`."""
     writer = csv.writer(file, lineterminator="\n")
     for number, columns in enumerate(tables):
         if number == 0:
             writer.writerow(columns)
         for start in range(0, len(columns["id"]), _ROWS_AT_ONCE):
-            writer.writerows(_rows({name: held[start : start + _ROWS_AT_ONCE] for name, held in columns.items()}))
+            writer.writerows(_rows({name: one[start : start + _ROWS_AT_ONCE] for name, one in columns.items()}))
 
 
 def _rows(columns: Columns) -> Iterator[tuple[object, ...]]:
     """Return the rows of a table, with Booleans written as true and false."""
-    values = [
-        ["true" if value else "false" for value in column] if column.dtype == bool else column.tolist()
-        for column in columns.values()
-    ]
-    return zip(*values, strict=True)
+    values = {name: column.tolist() for name, column in columns.items()}
+    for name, column in columns.items():
+        if column.dtype == bool:
+            values[name] = ["true" if value else "false" for value in column]
+    if columns["id"].dtype == object:
+        values["id"] = [escape_formula(text) for text in columns["id"]]
+    return zip(*values.values(), strict=True)
+
+
+def escape_formula(text: str) -> str:
+    """Return a text with an apostrophe before it where a spreadsheet would run it as a formula.
+
+    >>> escape_formula("=1+1"), escape_formula("'-a"), escape_formula("a=1")
+    ("'=1+1", "''-a", 'a=1')
+    """
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def unescape_formula(text: str) -> str:
+    """Return the text that :func:`escape_formula` was given.
+
+    >>> [unescape_formula(escape_formula(text)) for text in ("=1+1", "'-a", "'a", "")]
+    ['=1+1', "'-a", "'a", '']
+    """
+    return text[1:] if text.startswith("'") and _FORMULA.match(text) else text

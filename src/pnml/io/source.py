@@ -5,13 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pnml.backend.arrays import namespace, to_numpy
 from pnml.backend.read_errors import naming_file
-from pnml.io.fingerprint import digest_rows, join_digests
+from pnml.io.fingerprint import digest_rows, fingerprint_path, join_digests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,33 +33,41 @@ class RowReader:
         read: ``read(start, size)`` yields the rows from ``start`` on, ``size`` at a time, as pairs of ids (row numbers
             where the file has none) and rows. Fewer come at the end; and of very long ids fewer at a time, but so that
             no piece goes on beyond a multiple of ``size`` from ``start``.
-        fingerprint: returns what identifies the file and its content, to notice a change between two runs.
         starts: the rows from which reading can begin without reading earlier ones; any row when empty.
         width: the number M of features of an embedding; 0 for images.
         layers: names and widths of the earlier layers whose features follow the embedding in every row.
         columns: the names of the array or columns that the embedding is made of, where they have names.
         id_bytes: the size of a row's id in the file, on average; 0 for row numbers.
+        fingerprint: returns what identifies the file and its content, to notice a change between two runs; by default
+            that of the file or folder.
         opened: the fingerprint when the file was opened.
     """
 
     path: PathOrUri
     count: int
     read: Callable[[int, int], Iterator[tuple[NDArray[Any], Any]]]
-    fingerprint: Callable[[], dict[str, Any]]
     starts: tuple[int, ...] = ()
     width: int = 0
     layers: tuple[tuple[str, int], ...] = ()
     columns: tuple[str, ...] = ()
     id_bytes: int = 0
+    fingerprint: Callable[[], dict[str, Any]] = None  # type: ignore[assignment]
     opened: dict[str, Any] = field(init=False)
 
     def __post_init__(self) -> None:
+        if self.fingerprint is None:
+            object.__setattr__(self, "fingerprint", partial(fingerprint_path, self.path))
         object.__setattr__(self, "opened", self.fingerprint())
 
     @property
     def widths(self) -> tuple[int, ...]:
         """The width of the embedding, followed by those of the earlier layers."""
         return self.width, *(width for _, width in self.layers)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The columns where there is one for every feature; empty for an array, or a column of lists."""
+        return self.columns if len(self.columns) == self.width > 1 else ()
 
 
 def naming_its_file(reader: RowReader) -> RowReader:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import logging
 import re
-from typing import TYPE_CHECKING, Any, Literal
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
 from pnml._version import __version__
+from pnml.backend.files import atomic_path
 from pnml.backend.read_errors import naming_file
-from pnml.io.folders import open_folder
+from pnml.io.locks import lock_folder
 from pnml.io.part import decode_npz, decode_parquet, encode_npz, encode_parquet
+from pnml.io.paths import pyarrow, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -52,7 +57,7 @@ class PartStore:
 
     def __init__(self, path: PathOrUri, file_format: Literal["npz", "parquet"]) -> None:
         self.path = path
-        self._folder = open_folder(path)
+        self._folder = _open_folder(path)
         self._suffix = f".{file_format}"
         self._encode, self._decode = _FORMATS[file_format]
         self._run = uuid4().hex
@@ -116,12 +121,12 @@ class PartStore:
                 part = self._decode(file)
                 if part.covers(start, stop):
                     return part
-            error: Exception | str = "it does not hold all its rows"
+            reason = "it does not hold all its rows"
         except FileNotFoundError:
             return None
-        except ValueError as found:
-            error = found
-        _LOG.warning("%s in %s is damaged (%s): its rows are scored again", name, self.path, error)
+        except ValueError as error:
+            reason = str(error)
+        _LOG.warning("%s in %s is damaged (%s): its rows are scored again", name, self.path, reason)
         return None
 
     def delete_leftovers(self) -> None:
@@ -146,20 +151,89 @@ class PartStore:
         """Return the manifest, whose "files" are a set of names of parts; raise ``ValueError`` if it is not ours."""
         try:
             with self._folder.open(_MANIFEST) as file:
-                found = dict(json.loads(file.read()))
+                manifest = {"run": None, "work": {}, "files": [], **json.loads(file.read())}
+            manifest["work"] = dict(manifest["work"])
+            files = {name for name in manifest["files"] if isinstance(name, str) and _PART_NAME.fullmatch(name)}
         except (ValueError, TypeError, RecursionError) as error:
             raise ValueError(f"{_MANIFEST} in {self.path} is damaged ({error}): delete that folder") from error
-        if found.get("kind") != _KIND:
+        if manifest.get("kind") != _KIND:
             raise ValueError(f"{self.path} was not written by pnml score: move it, or write to another path")
-        if found.get("version") != _VERSION:
+        if manifest.get("version") != _VERSION:
             raise ValueError(
-                f"{self.path} was written by {found.get('written_by')}, whose parts this version does not read: "
+                f"{self.path} was written by {manifest.get('written_by')}, whose parts this version does not read: "
                 "delete that folder, or write to another path"
             )
-        manifest = {"run": None, "work": {}, "files": [], **found}
-        for key, kind in (("work", dict), ("files", list)):
-            if not isinstance(manifest[key], kind):
-                odd = f"its {key!r} is {str(manifest[key])[:80]}"
-                raise ValueError(f"{_MANIFEST} in {self.path} is damaged ({odd}): delete that folder")  # noqa: TRY004
-        listed = {name for name in manifest["files"] if isinstance(name, str) and _PART_NAME.fullmatch(name)}
-        return {**manifest, "files": listed}
+        return {**manifest, "files": files}
+
+
+def _open_folder(path: PathOrUri) -> LocalFolder | RemoteFolder:
+    """Return the folder at a path or a URI, which need not exist yet."""
+    if isinstance(path, Path):
+        return LocalFolder(path.absolute())  # workers have other working folders
+    filesystem, inner = resolve(path)
+    return LocalFolder(Path(inner)) if filesystem.type_name == "local" else RemoteFolder(path, filesystem, inner)
+
+
+@dataclass(frozen=True)
+class LocalFolder:
+    """A folder on a disk, for which no pyarrow is needed."""
+
+    path: Path
+
+    def names(self) -> list[str]:
+        """Return the names of the files, sorted; none if the folder does not exist."""
+        if self.path.is_file():
+            raise ValueError(f"{self.path} is a file: expected a folder, or nothing yet")
+        return sorted(file.name for file in self.path.iterdir()) if self.path.exists() else []
+
+    def open(self, name: str) -> IO[bytes]:
+        """Open a file for reading; raise ``FileNotFoundError`` if it does not exist."""
+        return (self.path / name).open("rb")
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file under another name and rename it, in a folder that is created if needed."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with atomic_path(self.path / name, sweep=False) as partial:  # one of thousands of files in this folder
+            partial.write_bytes(content)
+
+    def delete(self, name: str) -> None:
+        """Delete a file."""
+        (self.path / name).unlink()
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Keep other processes out that lock the folder, too."""
+        return lock_folder(self.path)
+
+
+@dataclass(frozen=True)
+class RemoteFolder:
+    """A folder in an object store, with the methods of :class:`LocalFolder`."""
+
+    uri: str
+    filesystem: Any
+    path: str
+
+    def names(self) -> list[str]:
+        """Return the names of the files, sorted; none if the folder does not exist."""
+        fs = pyarrow(".fs")
+        if self.filesystem.get_file_info(self.path).type == fs.FileType.File:
+            raise ValueError(f"{self.uri} is a file: expected a folder, or nothing yet")
+        listing = self.filesystem.get_file_info(fs.FileSelector(self.path, allow_not_found=True))
+        return sorted(info.base_name for info in listing)
+
+    def open(self, name: str) -> Any:
+        """Open a file for reading; raise ``FileNotFoundError`` if it does not exist."""
+        return self.filesystem.open_input_file(f"{self.path}/{name}")
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file in one call; the store shows it when it is whole, so a killed writer leaves nothing."""
+        with self.filesystem.open_output_stream(f"{self.path}/{name}") as file:
+            file.write(content)
+
+    def delete(self, name: str) -> None:
+        """Delete a file."""
+        self.filesystem.delete_file(f"{self.path}/{name}")
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Do nothing: stores have no locks, so writers have to notice each other in another way."""
+        return nullcontext()

@@ -19,40 +19,41 @@ def as_texts(values: Iterable[Any]) -> NDArray[Any]:
     >>> as_texts(["a", "bcd"])
     array(['a', 'bcd'], dtype=object)
     """
-    held = [str(value) for value in values]
-    texts = np.empty(len(held), dtype=object)
-    texts[:] = held
+    strings = [str(value) for value in values]
+    texts = np.empty(len(strings), dtype=object)
+    texts[:] = strings
     return texts
 
 
-def text_lengths(values: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the number of characters of every text; 0 for numbers.
+def decode_ids(ids: Iterable[bytes], first: int = 0) -> NDArray[Any]:
+    """Return ids that a file stores as bytes as text; raise ``ValueError`` for one that is not UTF-8.
 
-    >>> text_lengths(as_texts(["a", "bcd"])), text_lengths(np.arange(2))
-    (array([1, 3]), array([0, 0]))
+    Args:
+        ids: of consecutive rows.
+        first: the number of the first of these rows.
+
+    >>> decode_ids([b"a", "ä".encode()])
+    array(['a', 'ä'], dtype=object)
     """
-    if values.dtype != object:
-        return np.zeros(len(values), dtype=np.int64)
-    return np.fromiter(map(len, values), np.int64, len(values))
+    texts: list[str] = []
+    try:
+        for value in ids:
+            texts.append(value.decode())  # noqa: PERF401 - their number is that of the row
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"row {first + len(texts)}, counted from 0, has the id {error.object!r}, which is not UTF-8: store ids as "
+            f"text, as with id.hex(), here {error.object.hex()!r}"
+        ) from None
+    return as_texts(texts)
 
 
-def join_texts(texts: NDArray[Any]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Return the bytes of all texts in a row, and how many each has.
+def count_characters(values: NDArray[Any]) -> int:
+    """Return the number of characters of all texts; 0 for numbers.
 
-    >>> content, lengths = join_texts(as_texts(["a", "bcd"]))
-    >>> content.tobytes(), lengths.tolist()
-    (b'abcd', [1, 3])
+    >>> count_characters(as_texts(["a", "bcd"])), count_characters(np.arange(2))
+    (4, 0)
     """
-    encoded = [text.encode(errors="surrogateescape") for text in texts]
-    return np.frombuffer(b"".join(encoded), np.uint8), np.array([len(text) for text in encoded], dtype=np.int64)
-
-
-def split_texts(content: NDArray[np.uint8], lengths: NDArray[np.int64]) -> NDArray[Any]:
-    """Return the texts that :func:`join_texts` joined."""
-    held, stops = content.tobytes(), np.cumsum(lengths).tolist()
-    return as_texts(
-        held[start:stop].decode(errors="surrogateescape") for start, stop in zip([0, *stops], stops, strict=False)
-    )
+    return sum(map(len, values)) if values.dtype == object else 0
 
 
 def read_class_names(path: Path) -> list[str]:

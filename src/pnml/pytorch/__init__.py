@@ -1,1 +1,1 @@
-"""PyTorch classifiers: find the last layer, guard the model, export it."""
+"""A PyTorch classifier guarded: its head and layers, read in every forward pass, and a detector of them."""

@@ -1,4 +1,4 @@
-"""What a loader yields as the arguments of a model, by the signature of its ``forward``."""
+"""What a loader yields as the arguments of a model, by the signature of its ``forward``, and samples of these."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from pnml.pytorch.head import unwrapped, with_tensors
+from pnml.pytorch.models import device_of, tensors_in, unwrapped, with_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -25,7 +25,9 @@ DATASET_BATCH = 128
 AS_TENSOR = "torch.as_tensor(numpy.asarray(x), dtype=torch.float32)"
 """What turns an array or a table of numbers into a tensor."""
 
-_LABELS = ("labels", "label", "label_ids", "targets", "target", "y")
+LABELS = frozenset(("labels", "label", "label_ids", "targets", "target", "y"))
+"""Names of arguments that hold labels, which a model that is guarded needs not."""
+
 _WAY_OUT = "Say which, pnml.guard(model, inputs=lambda batch: {example}): a tensor, a tuple or a dict of arguments"
 
 
@@ -42,11 +44,6 @@ def naming_batch(number: int) -> Iterator[None]:
         raise
     except ValueError as error:
         raise BatchError(f"batch {number} of the loader: {error}") from error
-
-
-def device_of(model: nn.Module) -> torch.device:
-    """Return the device of a model's first parameter, where its inputs go."""
-    return next((p.device for p in model.parameters()), torch.device("cpu"))
 
 
 def as_loader(loader: Any) -> Iterable[Any]:
@@ -169,7 +166,7 @@ def _by_position(batch: list[Any], forward: _Forward, name: str) -> Arguments:
 
 def _by_name(batch: Any, forward: _Forward) -> Arguments:
     """Take the entries that forward knows; what it does not know must be a label or the like."""
-    kept = {key: batch[key] for key in batch.keys() if key not in _LABELS or key in forward.needed}  # noqa: SIM118
+    kept = {key: batch[key] for key in batch.keys() if key not in LABELS or key in forward.needed}  # noqa: SIM118
     known = {key: value for key, value in kept.items() if forward.any_name or key in forward.names}
     others = {key: value for key, value in kept.items() if key not in known}
     wide = [key for key, value in others.items() if _is_wide(value)]
@@ -224,3 +221,91 @@ def _chosen(found: Any) -> Arguments:
     if isinstance(found, (tuple, list)):
         return tuple(found), {}
     return ((), dict(found)) if hasattr(found, "keys") else ((found,), {})
+
+
+def has_labels(kwargs: dict[str, Any]) -> bool:
+    """Return whether there are labels among keyword arguments."""
+    return not LABELS.isdisjoint(kwargs)
+
+
+def positional_names(model: nn.Module) -> tuple[str, ...]:
+    """Return the names of the positional arguments of a model.
+
+    >>> positional_names(nn.Linear(2, 2))
+    ('input',)
+    """
+    kinds = {Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD}
+    try:
+        parameters = signature(unwrapped(model).forward).parameters
+    except (TypeError, ValueError):  # a forward without a signature, in C++ or scripted
+        return ()
+    return tuple(name for name, parameter in parameters.items() if parameter.kind in kinds)
+
+
+def named_arguments(names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a model by name; of a dict that it takes whole what that holds."""
+    if len(args) == 1 and hasattr(args[0], "keys"):
+        return {**args[0], **kwargs}
+    return {**dict(zip(names, args, strict=False)), **kwargs}
+
+
+def sample_count(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
+    """Return how many samples the arguments of a model hold: the length of the first tensor, None if there is none."""
+    first = args[0] if args and isinstance(args[0], Tensor) else next(tensors_in((args, kwargs)), None)
+    return None if first is None or not first.ndim else len(first)
+
+
+def some_samples(args: tuple[Any, ...], kwargs: dict[str, Any], numbers: Tensor) -> Arguments:
+    """Return arguments with some of their samples, those of these numbers, copied."""
+    count = sample_count(args, kwargs)
+
+    def some(x: Tensor) -> Tensor:
+        return x[numbers.to(x.device)] if x.ndim and len(x) == count else x.clone()
+
+    chosen: Arguments = with_tensors(some, (args, kwargs))
+    return chosen
+
+
+def few_samples(args: tuple[Any, ...], kwargs: dict[str, Any], most: int) -> Arguments:
+    """Return arguments with the first samples, not as many as another axis is long, so that no axis is mistaken.
+
+    >>> few_samples((torch.zeros(20, 8),), {}, most=8)[0][0].shape
+    torch.Size([7, 8])
+    """
+    count = sample_count(args, kwargs) or 0
+    lengths = {size for x in tensors_in((args, kwargs)) for size in x.shape[1:]}
+    numbers = [number for number in range(min(most, count), 2, -1) if number not in lengths]
+    return some_samples(args, kwargs, torch.arange(numbers[0] if numbers else min(most, count)))
+
+
+def advice_for(args: tuple[Any, ...], kwargs: dict[str, Any], fitted_ndim: int | None) -> str | None:
+    """Return what to pass instead where a model failed on arguments that are no batch of inputs, None if they are.
+
+    Args:
+        args: the positional arguments of the call.
+        kwargs: the keyword arguments.
+        fitted_ndim: how many axes the first input had when the guard was fitted, None if that is not known.
+    """
+    if args and not isinstance(args[0], Tensor):
+        return _advice_for_other(args[0])
+    first = next(tensors_in((args, kwargs)), None)
+    if first is not None and fitted_ndim is not None and first.ndim == fitted_ndim - 1:
+        axes = ", ".join(["1", *map(str, first.shape)])
+        return f"an input of shape {tuple(first.shape)}, without the axis of samples: pass x[None], of shape ({axes})"
+    if first is not None and fitted_ndim is None and first.ndim in {1, 3}:
+        return f"an input of shape {tuple(first.shape)}: if that is one sample, pass x[None]"
+    return None
+
+
+def _advice_for_other(given: Any) -> str | None:
+    """Return what to pass instead of an argument that is no tensor."""
+    kind = type(given).__name__
+    if hasattr(given, "convert") and hasattr(given, "mode"):  # an image of Pillow, whose pixels are not yet an input
+        return f"a {kind}: pass a batch of tensors, each prepared as the images of the fit, guard(x[None]) for one"
+    if hasattr(given, "__array__"):
+        return f"a {kind}: pass tensors, x = {AS_TENSOR}"
+    if isinstance(given, (DataLoader, Dataset)):
+        return f"a {kind}: pass the inputs of one batch after the other, for x, y in loader: guard(x)"
+    if hasattr(given, "keys"):
+        return f"one {kind}: pass its entries without the labels by name, guard(**batch)"
+    return f"one {kind}: pass the model's inputs, guard(batch[0])" if isinstance(given, (tuple, list)) else None

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import warnings
 from contextlib import suppress
-from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from pnml.backend.extras import require
 from pnml.backend.files import atomic_path
-from pnml.core.scorer import compute_terms
-from pnml.pytorch.batches import device_of, inputs_of
-from pnml.pytorch.head import unwrapped
+from pnml.core.scorer import Chunk, compute_terms, regrets_of
+from pnml.pytorch.batches import inputs_of, positional_names
+from pnml.pytorch.models import device_of
 
 if TYPE_CHECKING:
     import os
@@ -55,21 +55,22 @@ class GuardGraph(nn.Module):
     def __init__(self, guard: Guard) -> None:
         super().__init__()
         detector = guard.fitted()
-        if guard.found_head is None or (guard.layers and guard.found_layers is None):
-            raise ValueError(
-                "the guard was loaded and has not been run yet: call it once with a batch, to see its head and layers"
-            )
         guard.warn_if_changed()
-        if detector.task == "multilabel" or guard.found_head.ending.reading == "every":
+        self.reader = guard.uncompiled_reader()
+        if detector.task == "multilabel" or self.reader.contract.head.reading == "every":
             raise ValueError("a graph has one score per sample: models of several labels, tokens or pixels have more")
         self.guard = guard
         self.scoring = detector.model
         self.threshold = detector.threshold
-        device, reference = device_of(guard.model), torch.empty(0, dtype=torch.float64)
-        constants = self.scoring.constants.to(reference)
-        self.constant_names = [f"constant{number}" for number in range(len(constants))]
-        for name, values in zip(self.constant_names, constants, strict=True):
-            self.register_buffer(name, values.to(device).contiguous(), persistent=False)
+        device = device_of(guard.model)
+        constants = self.scoring.constants(torch.empty(0, dtype=torch.float64, device=device), torch.float64)
+        leaves, self.constants_tree = tree_flatten(constants)
+        self.constant_names = [f"constant{number}" for number in range(len(leaves))]
+        for name, leaf in zip(self.constant_names, leaves, strict=True):
+            if isinstance(leaf, Tensor):
+                self.register_buffer(name, leaf.clone(), persistent=False)  # not views of one tensor
+            else:
+                setattr(self, name, leaf)
         if self.threshold is not None:
             is_double = any(p.dtype == torch.float64 for p in guard.model.parameters())
             self._register_threshold(self.threshold, device, torch.float64 if is_double else torch.float32)
@@ -85,16 +86,15 @@ class GuardGraph(nn.Module):
 
     def decide(self, args: tuple[Any, ...], kwargs: dict[str, Any], limit: Tensor | None) -> tuple[Tensor, ...]:
         """Run the model and its regret on a batch, with a threshold of the caller's: one, or one per class."""
-        found = self.guard.run(args, kwargs, compiled=False)
-        logits, embeddings, rows = found.logits, found.embeddings, found.rows.double()
-        constants = tuple(getattr(self, name) for name in self.constant_names)
-        terms = compute_terms(rows, constants, self.scoring, torch.finfo(embeddings.dtype).eps)
-        regret = terms.regret(self.scoring.largest_regret)
-        regret = torch.where(rows.isfinite().all(dim=-1), regret, torch.nan)
+        outputs = self.reader.run(args, kwargs)
+        logits, embeddings, rows = outputs.logits, outputs.embeddings, outputs.rows.detach().double()
+        constants = tree_unflatten([getattr(self, name) for name in self.constant_names], self.constants_tree)
+        chunk = Chunk(rows, logits.detach().double(), torch.finfo(embeddings.dtype).eps)
+        regret = regrets_of(self.scoring, compute_terms(self.scoring, constants, chunk), rows)
         regret = regret.to(torch.float64 if embeddings.dtype == torch.float64 else torch.float32)
-        outputs = (logits, logits.float().softmax(dim=-1), regret)
+        scored = (logits, logits.float().softmax(dim=-1), regret)
         if self.threshold is None or limit is None:
-            return outputs
+            return scored
         is_as_large = self.scores >= regret.double()[:, None]
         count: int | Tensor = self.threshold.count
         if self.threshold.groups is not None:
@@ -103,7 +103,7 @@ class GuardGraph(nn.Module):
             is_as_large = is_as_large & ((group == 0) | (self.group_of_score == group))
             count, limit = self.class_sizes[prediction], limit[prediction]
         p_value = (1 + is_as_large.sum(dim=-1)).float() / (1 + count)  # PyTorch 2.6 exports no quotient of integers
-        return (*outputs, p_value, ~(regret <= limit.to(regret.dtype)))
+        return (*scored, p_value, ~(regret <= limit.to(regret.dtype)))
 
     def _register_threshold(self, threshold: Threshold, device: torch.device, dtype: torch.dtype) -> None:
         """Hold the threshold, of every class if it is by class, and the calibration scores with what groups them."""
@@ -138,15 +138,12 @@ def export_onnx(guard: Guard, example: Any, path: str | os.PathLike[str]) -> Pat
     for module in ("onnx", "onnxscript"):
         require(module, extra="onnx", what="pnml.export_onnx")
     args, kwargs = inputs_of(example, guard.model, guard.inputs)
-    if guard.found_head is None or guard.found_layers is None:
-        with guard.eval_no_grad():
-            guard.find(args, kwargs)
     graph = _ByPosition(GuardGraph(guard), kwargs)
     tensors = args or tuple(kwargs[name] for name in graph.names)
     names = graph.names or _names(guard.model, len(args))
     if any(len(tensor) < 2 for tensor in tensors):
         raise ValueError("the example batch must hold at least two samples, for the size of the batch to stay open")
-    with guard.eval_no_grad(), warnings.catch_warnings():
+    with guard.evaluating(), warnings.catch_warnings():
         # One part of torch warns of what another part of it does.
         warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
         warnings.filterwarnings("ignore", message=".*get_attr", category=UserWarning)  # PyTorch 2.6
@@ -189,7 +186,7 @@ def _is_sequence(tensor: Tensor) -> bool:
 
 def _names(model: nn.Module, count: int) -> list[str]:
     """Return the names of positional inputs: those of the model's arguments, or "input" for the only one."""
-    return ["input"] if count == 1 else list(signature(unwrapped(model).forward).parameters)[:count]
+    return ["input"] if count == 1 else list(positional_names(model)[:count])
 
 
 def _set_defaults(graph: Any, limits: tuple[Tensor, ...]) -> None:

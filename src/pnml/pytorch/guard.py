@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from contextlib import closing
-from typing import TYPE_CHECKING, Any
+import warnings
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any, get_args
 
 import torch
 from torch import Tensor, nn
@@ -12,49 +13,62 @@ from torch import Tensor, nn
 from pnml.backend.progress import track
 from pnml.core.calibration_scores import CalibrationScores
 from pnml.core.conformal import check_share
-from pnml.core.detector import Detector
+from pnml.core.detector import Detector, Task
 from pnml.core.multilabel import MultiLabelDetector
 from pnml.core.placed_result import PlacedResult
-from pnml.pytorch.batches import as_loader, inputs_of, naming_batch
-from pnml.pytorch.call_inputs import empty_rows, explained_errors, input_ndim, sample_count
-from pnml.pytorch.changes import FittedWeights, refuse_changed, refuse_rounded, relation
-from pnml.pytorch.distributed import gather_over_ranks, is_first_rank
-from pnml.pytorch.fingerprint import fingerprint
-from pnml.pytorch.fitted_head import check_same_head, name_of_head
-from pnml.pytorch.fitting import TrainingPass
-from pnml.pytorch.guarded_model import GuardedModel
-from pnml.pytorch.head import logits_of
-from pnml.pytorch.last_layer import reading_of
-from pnml.pytorch.layers import check_layer_names
-from pnml.pytorch.reading import from_reading, to_reading
+from pnml.core.scaling import check_embedding_scale
+from pnml.pytorch.batches import advice_for, as_loader, has_labels, inputs_of, naming_batch, sample_count
+from pnml.pytorch.contract import INPUT, Layer
+from pnml.pytorch.distributed import agreed_over_ranks, gather_over_ranks, is_first_rank, sum_over_ranks
+from pnml.pytorch.head import GivenHead, linear_layers
+from pnml.pytorch.layers import checked_layers
+from pnml.pytorch.models import (
+    EvalMode,
+    ModuleTree,
+    device_of,
+    evaluating,
+    is_compiled,
+    logits_of,
+    tensors_in,
+    unwrapped,
+)
+from pnml.pytorch.reader import Declared, Reader
+from pnml.pytorch.weights import WeightWatch, buffers_of, counters_since, fingerprint, refuse, relation
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pnml.core.calibration import By, Threshold
-    from pnml.core.detector import Task
     from pnml.core.result import Result
     from pnml.core.scaling import EmbeddingScale
     from pnml.pytorch.batches import ChooseInputs
-    from pnml.pytorch.fingerprint import Fingerprint
-    from pnml.pytorch.last_layer import LastLayer
+    from pnml.pytorch.head import Affine
+    from pnml.pytorch.masks import DeclaredMask
+    from pnml.pytorch.recording import Outputs
+    from pnml.pytorch.weights import Fingerprint
 
 _LOG = logging.getLogger(__name__)
-_FOUND = ("found_head", "head_name", "found_layers", "mask_source", "_input_ndim", "_is_loaded")
-"""Attributes of a guard that a fit finds anew, and leaves as they were if it fails."""
+_MOST_ROWS = 4096  # that wait to be learnt from: adding to sums of products takes as long for one row as for hundreds
+TASKS: tuple[str, ...] = get_args(Task)
+
+
+class PrecisionWarning(UserWarning):
+    """A guarded model runs in a finer precision than when its detector was fitted."""
 
 
 def guard(
     model: nn.Module,
     *,
     head: str | tuple[Tensor, Tensor | None] | None = None,
-    layers: str | Sequence[str] = "auto",
-    embedding_scale: EmbeddingScale = "auto",
+    layers: str | int | Sequence[str] = "auto",
+    mask: DeclaredMask = "auto",
+    reading: str | int | None = None,
     inputs: ChooseInputs | None = None,
-    task: Task = "multiclass",
+    logits: Callable[[Any], Tensor] | None = None,
     embed: Callable[..., Tensor] | None = None,
-    logits: Callable[[Any], Tensor] = logits_of,
+    embedding_scale: EmbeddingScale = "auto",
+    task: Task = "multiclass",
 ) -> Guard:
     """Return a guard around a trained classifier; see :class:`Guard` for the arguments.
 
@@ -68,47 +82,54 @@ def guard(
         model,
         head=head,
         layers=layers,
-        embedding_scale=embedding_scale,
+        mask=mask,
+        reading=reading,
         inputs=inputs,
-        task=task,
-        embed=embed,
         logits=logits,
+        embed=embed,
+        embedding_scale=embedding_scale,
+        task=task,
     )
 
 
-class Guard(GuardedModel):
+class Guard(nn.Module):
     """A trained classifier together with the detector of its last layer and of layers before it.
 
     The model is left as it is: its outputs, mode, hooks, gradients and dtype are the same after every call, which runs
     it in eval mode without gradients. (Outputs of ``nn.TransformerEncoder`` are so up to rounding: its parts are not
-    fused while its layers are watched.) What the guard computes from the embeddings is computed in float64 where the
-    device has it. A model that is in eval mode may be guarded from several threads at once.
+    fused while its layers are watched.) A model may be guarded from several threads at once, in whatever mode it is.
+
+    How the model is read is worked out with the first batch of a fit, and stored with the detector.
 
     Args:
         model: a trained classifier with a linear last layer; its output is the logits as a tensor, or a dict or Hugging
             Face output that holds them.
-        head: the name of that layer, found by running the first batch when left out; or, along with ``embed``, its
-            weight (C, M) and its bias (C,) or None.
-        layers: the earlier layers whose outputs are watched. "auto" chooses about eight, evenly spaced over the depth
-            of the model, by running a few samples of the first batch, or none, with a warning, where there are none to
-            watch; "last" watches the embeddings alone; names of modules are your own choice. ``embedding_scale``
-            "paper" and "natural" are for embeddings alone.
-        embedding_scale: see :class:`~pnml.Detector`.
+        head: the name of that layer, whose own output is then taken for the logits. Left out, it is the linear layer
+            whose output the model answers, alone or before softmax. Or, along with ``embed``, its weight (C, M) and its
+            bias (C,) or None.
+        layers: the earlier layers that are watched. "auto" chooses four of the model's repeated blocks, evenly spaced
+            over its depth, a number as many, both along with the model's input where that is a table of numbers; names
+            of modules are your own choice ("name#1" is the second call); "last" watches the embeddings alone.
+            ``embedding_scale`` "paper" and "natural" are for embeddings alone.
+        mask: which tokens count: the name of an argument (n, T) in which they are marked, or of their ``lengths`` (n,);
+            or a function of the model's inputs that returns booleans (n, T); None if all do. "auto" knows arguments
+            named ``attention_mask``, ``mask``, ``key_padding_mask``, ``src_key_padding_mask``, ``padding_mask`` and
+            ``lengths``, and otherwise the ``padding_idx`` of an ``nn.Embedding``.
+        reading: of a head that puts out several tokens or pixels a sample, what the model answers: the number of a
+            token, "mean", "masked mean", or "every" where each has an answer. Left out, the answer tells.
         inputs: returns the model's inputs of what a loader yields, ``inputs(batch)``: a tensor, a tuple of positional
             arguments, a dict of keyword arguments, or a pair of both. By default the signature of the model's
             ``forward`` decides (:func:`pnml.pytorch.batches.inputs_of`).
-        task: "multilabel" if every output is a label of its own, with one regret each; see
-            :class:`~pnml.core.multilabel.MultiLabelDetector`.
+        logits: takes the logits out of what the model returns, where that is neither a tensor nor holds ``logits``.
         embed: ``embed(model, *args, **kwargs)`` returns what enters the last layer, (n, M), for models in which it is
             not found, or (n, T, M) or (n, H, W, M) where every token or pixel has an answer; ``head`` has to be given
             then, and the embeddings alone are watched.
-        logits: takes the logits out of what the model returns, where that is neither a tensor nor holds ``logits``.
+        embedding_scale: see :class:`~pnml.Detector`.
+        task: "multilabel" if every output is a label of its own, with one regret each; see
+            :class:`~pnml.core.multilabel.MultiLabelDetector`.
 
     Attributes:
         detector: the fitted :class:`~pnml.Detector`, None before :meth:`fit` or :meth:`load`.
-        found_head: the last layer, None while it is not known.
-        found_layers: the layers and the axes of their outputs, None while they are not known.
-        mask_source: what says which tokens count, where no name of an argument does, None where nothing does.
     """
 
     def __init__(
@@ -116,28 +137,103 @@ class Guard(GuardedModel):
         model: nn.Module,
         *,
         head: str | tuple[Tensor, Tensor | None] | None = None,
-        layers: str | Sequence[str] = "auto",
-        embedding_scale: EmbeddingScale = "auto",
+        layers: str | int | Sequence[str] = "auto",
+        mask: DeclaredMask = "auto",
+        reading: str | int | None = None,
         inputs: ChooseInputs | None = None,
-        task: Task = "multiclass",
+        logits: Callable[[Any], Tensor] | None = None,
         embed: Callable[..., Tensor] | None = None,
-        logits: Callable[[Any], Tensor] = logits_of,
+        embedding_scale: EmbeddingScale = "auto",
+        task: Task = "multiclass",
     ) -> None:
-        super().__init__(
-            model, head=head, layers=layers, embedding_scale=embedding_scale, task=task, embed=embed, logits=logits
-        )
+        super().__init__()
+        _check_model(model)
+        check_embedding_scale(embedding_scale)
+        if task not in TASKS:
+            raise ValueError(f"task must be one of {TASKS}, got {task!r}")
+        self.model = model
+        plain = unwrapped(model)
+        _check_head(plain, head)
+        given = GivenHead(plain, head, embed, task) if embed is not None or isinstance(head, tuple) else None
+        wanted = checked_layers(plain, layers)
+        if isinstance(wanted, tuple) and wanted and embedding_scale != "auto":
+            raise ValueError(f'layers={list(wanted)} need embedding_scale="auto", got {embedding_scale!r}')
+        if isinstance(wanted, tuple) and wanted and given is not None:
+            raise ValueError(f"layers={list(wanted)} cannot be watched along with embed=: leave one of them out")
+        if given is not None or embedding_scale != "auto":
+            wanted = ()
+        name = head if isinstance(head, str) and given is None else None
+        self._declared = Declared(name, wanted, mask, reading, logits or logits_of, given, task)
         self.inputs = inputs
+        self.embedding_scale: EmbeddingScale = embedding_scale
+        self.task: Task = task
         self.detector: Detector | None = None
-        self._weights = FittedWeights()
+        self._reader: Reader | None = None
+        self._watch: WeightWatch | None = None
+        self._before_fit: dict[str, tuple[Tensor, int]] = {}
         self._input_ndim: int | None = None
-        self._is_loaded = False
+        self._options: dict[str, Any] | None = None
+        self._tree = ModuleTree()
+        self._hooked: list[nn.Module] = []
+        self._has_warned = False
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "model" and "model" in self.__dict__.get("_modules", {}):
+            raise AttributeError(
+                "a guard is of one model: make another one, pnml.guard(other).fit(train_loader), or load weights into "
+                "this model and fit again"
+            )
+        super().__setattr__(name, value)
 
     def __repr__(self) -> str:
-        known = self.found_layers is not None or not self.may_fall_back
-        layers = f"layers {list(self.layers) or 'last'}" if known else f"layers {self._wanted}"
+        wanted = self._declared.layers
+        layers = list(self.layers) or ("last" if self._reader is not None or wanted == () else wanted)
         state = "not fitted" if self.detector is None else self.detector.described_state
         task = "" if self.task == "multiclass" else f"{self.task}, "
-        return f"Guard({type(self.plain_model).__name__}, {task}{self.described_head}, {layers}, {state})"
+        notes = () if self._reader is None else self._reader.contract.head.notes
+        head = "given by embed" if self._declared.given is not None else self.head_name or "auto"
+        described = f"head {head}" + (f" ({', '.join(notes)})" if notes else "")
+        return f"Guard({type(self._plain).__name__}, {task}{described}, layers {layers}, {state})"
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """The names of what is watched besides the embeddings; before the first batch only those that you named."""
+        if self._reader is not None:
+            return self._reader.contract.layer_names
+        wanted = self._declared.layers
+        return wanted if isinstance(wanted, tuple) else ()
+
+    @property
+    def watched(self) -> tuple[Layer, ...]:
+        """What is watched besides the embeddings, known after the first batch; the input is a layer, too."""
+        if self._reader is None:
+            return ()
+        contract = self._reader.contract
+        return (*contract.layers, *([Layer(INPUT)] if contract.has_input else []))
+
+    @property
+    def head_name(self) -> str | None:
+        """The name of the last layer; None while it is not known, and where ``embed`` gives what enters it."""
+        if self._declared.given is not None:
+            return None
+        return self._declared.head if self._reader is None else self._reader.contract.head.name
+
+    @property
+    def head(self) -> Affine:
+        """The model's last layer: from embeddings to logits, by its weight and its bias."""
+        if self._reader is None:
+            raise ValueError("the head is not known yet: call fit(train_loader) first")
+        return self._reader.affine
+
+    @property
+    def _plain(self) -> nn.Module:
+        """The model itself, out of its wrappers."""
+        return unwrapped(self.model)
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether it is known how the model is read: after the first batch of a fit, or after :meth:`load`."""
+        return self._reader is not None
 
     def fit(self, loader: Iterable[Any], *, progress: bool = True) -> Guard:
         """Learn the training set's embeddings and features in one streaming pass, in O(ΣM²) memory.
@@ -148,17 +244,16 @@ class Guard(GuardedModel):
                 and all end with the same detector.
             progress: show a progress bar on stderr.
         """
-        before = {name: getattr(self, name) for name in _FOUND}
-        self.found_layers, self._is_loaded = None, False
+        before = self._reader, self._input_ndim, self._watch
+        self._reader = None
         try:
-            training = TrainingPass(self)
+            training = _Training(self)
             self._each_batch(loader, training.add, "fit", progress=progress)
-            self.detector = training.finish()
-            self.detector.model_fingerprint = self._weights.keep(self.all_modules())
+            detector = training.finish()
         except BaseException:
-            for name, value in before.items():
-                setattr(self, name, value)
+            self._reader, self._input_ndim, self._watch = before
             raise
+        self.detector, self._has_warned = detector, False
         return self
 
     def calibrate(
@@ -185,11 +280,12 @@ class Guard(GuardedModel):
         parts: list[CalibrationScores] = []
 
         def score(_number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            outputs = self.run(args, kwargs).counting()
-            found = detector.calibration_scores(
-                outputs.embeddings, features=outputs.features, logits=outputs.logits, leave_one_out=leave_one_out
+            outputs = self._run(args, kwargs).counting()
+            parts.append(
+                detector.calibration_scores(
+                    outputs.embeddings, features=outputs.features, logits=outputs.logits, leave_one_out=leave_one_out
+                )
             )
-            parts.append(found)
 
         self._each_batch(loader, score, "calibrate", progress=progress)
         every = gather_over_ranks(parts)
@@ -204,21 +300,113 @@ class Guard(GuardedModel):
             whole: Callable[..., Result] = torch.compiler.disable(self._whole)  # type: ignore[no-untyped-call]
             return whole(args, kwargs)
         detector = self.fitted()
-        answers_every_place = self.found_head is not None and self.found_head.ending.reading == "every"
-        if sample_count(args, kwargs) == 0 and not answers_every_place:
-            embeddings, *features = empty_rows(self.model, (detector.n_features, *detector.feature_widths))
+        if has_labels(kwargs):
+            _, kwargs = inputs_of(kwargs, self.model)
+        if sample_count(args, kwargs) == 0 and not self._answers_every_place:
+            embeddings, *features = self._empty_rows(detector)
             return detector(embeddings, features=features)
-        with self.eval_no_grad() as modules, explained_errors(args, kwargs, self._input_ndim):
-            outputs = self.run(args, kwargs, modules)
-            result = detector.of_rows(outputs.rows, outputs.logits)
-            self._warn_if_changed(modules, stacklevel=5)  # now, while a GPU is at work
-            return result if outputs.places is None else PlacedResult(result, outputs.places)
+        mode = EvalMode.of(self._plain)
+        mode.enter(self._current_modules())
+        try:
+            with torch.no_grad():
+                if self._reader is None:  # the detector was set by hand
+                    self.prepare(args, kwargs)
+                outputs = self._run(args, kwargs)
+                result = detector.of_rows(outputs.rows, outputs.logits)
+        except torch.OutOfMemoryError:
+            raise
+        except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
+            advice = advice_for(args, kwargs, self._input_ndim)
+            if advice:
+                raise ValueError(f"the guard was called with {advice}") from error
+            raise
+        finally:
+            mode.leave()
+        if self._watch is not None:  # looked at now, while a GPU is at work
+            self._watch.warn_if_changed(stacklevel=4)
+        return result if outputs.places is None else PlacedResult(result, outputs.places)
 
     def _whole(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Result:
         """Do what :meth:`forward` does, where ``torch.compile`` of the guard looks away."""
-        if not self._passes.is_compiled:
+        if self._options is None:
             _LOG.info("torch.compile(guard) compiles nothing: guard.compile() compiles what the guard runs")
         return self.forward(*args, **kwargs)
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Outputs:
+        """Run the model in eval mode; return its logits, embeddings and features, which a detector takes.
+
+        How the model is read is worked out first, if it is not known yet.
+
+        Args:
+            args: the positional arguments of the model.
+            kwargs: its keyword arguments.
+        """
+        with self.evaluating():
+            if self._reader is None:
+                self.prepare(args, kwargs or {})
+            return self._run(args, kwargs or {})
+
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outputs:
+        reader = self._reader
+        assert reader is not None  # noqa: S101 - prepared
+        outputs = reader.run(args, kwargs)
+        if outputs.dtype is not reader.dtype:
+            self._check_precision(outputs.dtype, reader.dtype)
+        return outputs
+
+    def _check_precision(self, dtype: torch.dtype, fitted: torch.dtype) -> None:
+        """Refuse embeddings in a coarser precision than those of the fit; warn, once, of a finer one."""
+        names = str(dtype).removeprefix("torch."), str(fitted).removeprefix("torch.")
+        if torch.finfo(dtype).eps > torch.finfo(fitted).eps:
+            raise ValueError(
+                f"the embeddings are {names[0]}, and the guard was fitted on {names[1]}: what rounding does to them "
+                f"would pass for unknown. Fit again as the model is served, pnml.guard(model.to(torch.{names[0]}))"
+                ".fit(train_loader), or fit and calibrate under the same torch.autocast"
+            )
+        if not self._has_warned:
+            self._has_warned = True
+            message = (
+                f"the embeddings are {names[0]}, and the guard was fitted on {names[1]}: regrets differ by rounding. "
+                "Fit again as the model is served, guard.fit(train_loader)"
+            )
+            warnings.warn(message, PrecisionWarning, stacklevel=4)
+
+    def prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Work out how the model is read with the first samples of a batch: its head, its layers, its mask.
+
+        Args:
+            args: the positional arguments of the model.
+            kwargs: its keyword arguments.
+        """
+        plain = self._plain
+        if self._options is None and any(map(is_compiled, (self.model, plain))):
+            _LOG.info("the compiled model runs uncompiled in the guard: guard.compile() compiles it along with it")
+        with self.evaluating():
+            self._before_fit = buffers_of(plain)
+            self._reader = Reader.of_batch(plain, self._declared, args, kwargs)
+        first = next(tensors_in((args, kwargs)), None)
+        self._input_ndim = None if first is None else first.ndim
+        if self._options is not None:
+            self._reader = self._reader.compiled(self._options)
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Run the model from now on as ``torch.compile`` compiles it, along with what the guard reads of it.
+
+        The model itself is left as it is. The first batch takes a while, and so does the first of another size. With
+        CUDA graphs (``mode="reduce-overhead"``) PyTorch keeps what a pass gave until the next: read a result before.
+
+        Args:
+            args: none; the signature is that of ``nn.Module.compile``.
+            kwargs: the options of ``torch.compile``, for instance ``dynamic=True``.
+        """
+        if args:
+            raise TypeError(f"the options of torch.compile go by their names, as in mode='max-autotune', got {args}")
+        if self._declared.given is not None:
+            raise ValueError("embed= runs the model by itself: compile what it calls, or leave head= and embed= out")
+        torch.compile(**kwargs)  # which refuses what is none of its options
+        self._options = kwargs
+        if self._reader is not None:
+            self._reader = self._reader.compiled(kwargs)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the detector to a safetensors file; the model is saved by you, as ever."""
@@ -231,65 +419,41 @@ class Guard(GuardedModel):
 
         Args:
             path: the file.
-            check_model: compare all weights of the model; the last layer has to be the same in any case. Files written
-                before 0.2 know no more than that.
+            check_model: compare all weights of the model; the last layer has to be the same in any case.
         """
         detector = Detector.load(path)
+        declared = self._declared._replace(task=detector.task)
+        plain = self._plain
+        counters = tuple((detector.reading or {}).get("counters", ()))
+        known = relation(detector.model_fingerprint, plain, counters)
+        if check_model and known == "rounded":
+            raise refuse(path, known)
         try:
-            reading = from_reading(detector.reading, detector.layer_names)
+            with self.evaluating():  # or some parametrisations would change their buffers
+                reader = Reader.restored(plain, declared, detector)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
-        known = relation(detector.model_fingerprint, self.model)
-        if check_model and known == "rounded":
-            raise refuse_rounded(path)
-        head_name = self._head_of(detector, path)
         if check_model and known == "other":
-            raise refuse_changed(path)
-        try:
-            check_layer_names(self.plain_model, detector.layer_names)
-        except ValueError as error:
-            raise ValueError(f"{path} has features of layers that are not of this model: {error}") from error
-        self._weights.keep(self.all_modules(), detector.model_fingerprint if known == "same" else None)
-        self.detector, self._is_loaded, self.head_name, self.found_head = detector, True, head_name, None
+            raise refuse(path, known)
+        if self._options is not None:
+            reader = reader.compiled(self._options)
+        stored = detector.model_fingerprint if known == "same" and detector.model_fingerprint else None
+        self._watch = WeightWatch(plain, stored, counters)
         self.embedding_scale, self.task = detector.embedding_scale, detector.task
-        self._wanted, self.found_layers = detector.layer_names or "last", None
-        if reading is not None:
-            self.found_layers, self.mask_source = reading
+        self._declared = declared
+        self.detector, self._reader, self._input_ndim, self._has_warned = detector, reader, None, False
         return self
-
-    def _head_of(self, detector: Detector, path: str | os.PathLike[str]) -> str | None:
-        """Return the name of the head that a detector was fitted for; None for one that is given."""
-        if self._given is not None:
-            check_same_head(detector, self._given.affine)
-            return None
-        with self.eval_no_grad():  # or some parametrisations would change their buffers
-            return name_of_head(self.plain_model, detector, path, named=self.head_name)
-
-    def find_head(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LastLayer:
-        """Find the head by running the model; a detector that was loaded has to be for this one."""
-        found = super().find_head(args, kwargs)
-        if self._is_loaded:
-            check_same_head(self.fitted(), found.affine)
-        return found
-
-    @property
-    def known_widths(self) -> tuple[int, ...]:
-        """How many features the layers have, where a detector was loaded."""
-        return self.fitted().feature_widths if self._is_loaded else ()
-
-    @property
-    def known_reading(self) -> str | None:
-        """What the model makes of its head's output, where a detector was loaded."""
-        return reading_of(self.fitted().head_notes) if self._is_loaded else None
 
     def empty_detector(self) -> Detector:
         """Return a detector of the model's last layer that is not fitted."""
         kind = MultiLabelDetector if self.task == "multilabel" else Detector
-        detector = kind(*self.head, embedding_scale=self.embedding_scale)
-        detector.layer_names = self.layers
-        detector.head_notes = () if self.found_head is None else self.found_head.notes
-        if self.found_layers is not None:
-            detector.reading = to_reading(self.head_name or "", self.found_layers, self.mask_source)
+        weight, bias = self.head
+        assert self._reader is not None  # noqa: S101 - it has a head
+        contract = self._reader.contract
+        detector = kind(weight, bias, embedding_scale=self.embedding_scale, input_layer=contract.has_input)
+        detector.layer_names = contract.layer_names
+        detector.head_notes = contract.head.notes
+        detector.reading = contract.to_json()
         return detector
 
     def fitted(self) -> Detector:
@@ -300,15 +464,66 @@ class Guard(GuardedModel):
 
     def model_fingerprint(self) -> Fingerprint:
         """Return digests of the weights of the model, by which a detector file knows it."""
-        return fingerprint(self.model)
+        return fingerprint(self.model, () if self._reader is None else self._reader.contract.counters)
 
     def warn_if_changed(self) -> None:
         """Warn if the model's weights are not those that the guard was fitted with, once for every change."""
-        self._warn_if_changed(self.all_modules(), stacklevel=4)
+        if self._watch is not None:
+            self._watch.warn_if_changed(stacklevel=4)
 
-    def _warn_if_changed(self, modules: list[nn.Module], *, stacklevel: int) -> None:
-        if not torch.compiler.is_compiling():
-            self._weights.warn_if_changed(modules, stacklevel=stacklevel)
+    def uncompiled_reader(self) -> Reader:
+        """Return what runs the model without compiled code, which cannot become part of another graph."""
+        self.fitted()
+        if self._reader is None:
+            raise ValueError("the detector was set by hand: call the guard once with a batch, to see its head")
+        return self._reader.compiled(None)
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Keep the model in eval mode and record no gradients while the context is open."""
+        with evaluating(self.model):
+            yield
+
+    def _fitted_by(self, mine: Detector | None) -> Detector:
+        """Return the detector of what all ranks have learnt, and keep the weights that it was fitted with."""
+        contract = None
+        if self._reader is not None:
+            counters = counters_since(self._before_fit, self._plain)
+            contract = self._reader.contract._replace(counters=counters)
+        contract = agreed_over_ranks(contract)
+        if contract is None:
+            raise ValueError("the loader yielded no samples: nothing to fit")
+        if self._reader is None:  # this rank saw no batch
+            self._reader = Reader.of_contract(self._plain, self._declared, contract)
+        self._reader = self._reader.with_contract(contract)
+        empty = self.empty_detector()
+        statistic = sum_over_ranks((empty if mine is None else mine).correlation)
+        if statistic.count + statistic.left_out == 0:
+            raise ValueError("the loader yielded no samples: nothing to fit")
+        detector = empty.merge(statistic)
+        _ = detector.model  # decomposed now, so that warnings come from here and the first call is fast
+        self._watch = WeightWatch(self._plain, None, contract.counters)
+        detector.model_fingerprint = self._watch.stored
+        return detector
+
+    @property
+    def _answers_every_place(self) -> bool:
+        return self._reader is not None and self._reader.contract.head.reading == "every"
+
+    def _current_modules(self) -> list[nn.Module]:
+        """Return all modules of the model; where some were replaced, their outputs are watched from now on."""
+        modules = self._tree.modules(self.model)
+        if modules is not self._hooked:
+            self._hooked = modules
+            if self._reader is not None:
+                self._reader = self._reader.with_contract(self._reader.contract)
+        return modules
+
+    def _empty_rows(self, detector: Detector) -> list[Tensor]:
+        """Return the embeddings and features of no samples, as the model would give them."""
+        dtype = next((p.dtype for p in self.model.parameters() if p.is_floating_point()), torch.float32)
+        widths = detector.n_features, *detector.feature_widths
+        return [torch.empty(0, width, dtype=dtype, device=device_of(self.model)) for width in widths]
 
     def _each_batch(
         self,
@@ -320,14 +535,78 @@ class Guard(GuardedModel):
     ) -> None:
         """Call ``consume`` with the number of every batch of a loader, and with the model's arguments in it."""
         loader = as_loader(loader)
-        found = False
-        with self.eval_no_grad(), closing(track(loader, what, shown=progress and is_first_rank())) as batches:
+        self._current_modules()
+        with self.evaluating(), closing(track(loader, what, shown=progress and is_first_rank())) as batches:
             for number, batch in enumerate(batches):
                 args, kwargs = inputs_of(batch, self.model, self.inputs)
                 if sample_count(args, kwargs) == 0:
                     continue
-                if not found:
-                    self.find(args, kwargs)
-                    found, self._input_ndim = True, input_ndim(args, kwargs)
+                if self._reader is None:
+                    self.prepare(args, kwargs)
                 with naming_batch(number):
                     consume(number, args, kwargs)
+
+
+class _Training:
+    """The statistic of the batches that a guard has been shown in a fit."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+        self._detector: Detector | None = None
+        self._waiting: list[tuple[int, list[Tensor]]] = []
+        self._count = 0
+
+    def add(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Run the model on a batch of the loader and keep its embeddings and features, to be learnt from."""
+        outputs = self._guard._run(args, kwargs).counting()  # noqa: SLF001
+        rows = [outputs.embeddings.clone(), *(part.clone() for part in outputs.features)]
+        self._waiting.append((number, rows))
+        self._count += len(outputs.embeddings)
+        if self._count >= _MOST_ROWS:
+            self._learn()
+
+    def _learn(self) -> None:
+        """Add the rows that wait to the statistic; an error names their batch."""
+        waiting, self._waiting, self._count = self._waiting, [], 0
+        if not waiting:
+            return
+        if self._detector is None:
+            self._detector = self._guard.empty_detector()
+        try:
+            embeddings, *features = map(torch.cat, zip(*(rows for _, rows in waiting), strict=True))
+            self._detector.partial_fit(embeddings, features=features)
+        except ValueError:
+            for number, (embeddings, *features) in waiting:
+                with naming_batch(number):
+                    self._detector.partial_fit(embeddings, features=features)
+            raise
+
+    def finish(self) -> Detector:
+        """Return the fitted detector, of the batches of all ranks under ``torch.distributed``."""
+        self._learn()
+        return self._guard._fitted_by(self._detector)  # noqa: SLF001
+
+
+def _check_model(model: Any) -> None:
+    """Raise ``TypeError`` for what is no PyTorch model, with what to do instead."""
+    if isinstance(model, nn.Module):
+        return
+    advice = "build the network and load its weights first"
+    if hasattr(model, "keys"):
+        advice = "these look like weights, load them into the network first, model.load_state_dict(weights)"
+    elif hasattr(model, "predict_proba"):
+        advice = "for scikit-learn take pnml.PNMLClassifier(model)"
+    raise TypeError(f"expected a model, a torch.nn.Module, got {type(model).__name__}: {advice}")
+
+
+def _check_head(model: nn.Module, head: Any) -> None:
+    """Raise unless a head is the name of a module of the model, a weight and a bias, or None."""
+    if head is None or isinstance(head, tuple):
+        return
+    linear = list(linear_layers(model))
+    if not isinstance(head, str):
+        name = next((name for name, module in model.named_modules() if module is head and name), None)
+        example = f"head={name!r}" if name else f"of its linear layers {linear}"
+        raise TypeError(f"head must be the name of a layer, got {type(head).__name__}: give its name, {example}")
+    if head not in dict(model.named_modules()):
+        raise ValueError(f"head {head!r} is no module of the model; its linear layers are {linear}")

@@ -1,37 +1,64 @@
-"""Run a PyTorch classifier and see what passes through its layers, its logits last."""
+"""The last layer of a classifier: found by what it puts out and what the model answers, or declared; read in a pass."""
 
 from __future__ import annotations
 
-from collections import UserDict
-from contextlib import contextmanager
-from copy import copy
-from threading import Lock, get_ident
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from pnml.backend.arrays import is_traced
+from pnml.pytorch.contract import EMBED, READINGS, Head
+from pnml.pytorch.models import copied, eager
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Sequence
 
-    Note = Callable[..., None]
+    from pnml.core.detector import Task
+    from pnml.pytorch.trace import Call, Trace
 
-T = TypeVar("T")
+_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_PROBES = 1024  # unit vectors that enter a layer at a time
+_ROUNDING = 1e-4  # of the largest number, in float32 and better
+_RULED_OUT = -1e4  # logits of classes that a model does not allow
+
+FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "": lambda z: z,
+    "softmax": lambda z: z.softmax(dim=-1),
+    "log_softmax": lambda z: z.log_softmax(dim=-1),
+    "sigmoid": torch.sigmoid,
+}
+"""What may follow the logits, by name, the plain one first."""
 
 
 class HeadNotFoundError(ValueError):
-    """No linear layer, or more than one, is known to give the logits."""
+    """No linear layer is known to put out what the model answers."""
 
 
 class HeadWarning(UserWarning):
     """The model's answer is not the logits of its classes: what is taken for them is said."""
 
 
-class Call(NamedTuple):
-    """What passed through a layer when it was called."""
+class Affine(NamedTuple):
+    """A map from embeddings (n, M) to logits (n, C): weight (C, M) and bias (C,)."""
+
+    weight: Tensor
+    bias: Tensor
+
+
+class Rows(NamedTuple):
+    """What a head was given and gave.
+
+    Attributes:
+        embeddings: shape (n, M).
+        logits: shape (n, C).
+        places: the shape of the answers where there is more than one for a sample, (n, T) or (n, H, W); None otherwise.
+    """
 
     embeddings: Tensor
-    output: Tensor
+    logits: Tensor
+    places: tuple[int, ...] | None = None
 
 
 def linear_layers(model: nn.Module) -> dict[str, nn.Linear]:
@@ -39,177 +66,527 @@ def linear_layers(model: nn.Module) -> dict[str, nn.Linear]:
     return {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
 
 
-def unwrapped(model: nn.Module) -> nn.Module:
-    """Return the model inside ``torch.compile`` and the parallel wrappers.
-
-    Hooks do not reach into compiled code, and ``DistributedDataParallel`` may wait for the other ranks in a pass.
-    """
-    while True:
-        if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
-            model = model.module
-        elif isinstance(original := getattr(model, "_orig_mod", None), nn.Module):
-            model = original
-        else:
-            return model
-
-
-def is_compiled(module: nn.Module) -> bool:
-    """Return whether a module runs compiled code, by ``torch.compile(module)`` or ``module.compile()``."""
-    return hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
-
-
-def eager(model: nn.Module) -> Callable[..., Any]:
-    """Return what runs a model uncompiled, also after ``model.compile()``: compiled code skips new hooks."""
-    if getattr(model, "_compiled_call_impl", None) is None:
-        return model
-    return model._call_impl  # noqa: SLF001 - there is no public way past it
-
-
-def run_on_copies(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return what a model makes of copies of its arguments: some write into them, and a second pass would differ."""
-    return eager(model)(*copied(args), **copied(kwargs))
-
-
-def attempt(run: Callable[[], T]) -> T | None:
-    """Return what a trial run of a model gives; None where it fails, but for lack of memory or of a head."""
-    try:
-        return run()
-    except (torch.OutOfMemoryError, HeadNotFoundError):
-        raise
-    except Exception:  # noqa: BLE001 - whatever a model raises
+def own_affine(layer: nn.Module) -> Affine | None:
+    """Return the weight (C, M) and the bias (C,) of a linear layer or a convolution, zeros if it has none."""
+    if not isinstance(layer, (nn.Linear, *_CONVOLUTIONS)) or not isinstance(layer.weight, Tensor):
         return None
+    weight, bias = layer.weight.detach().flatten(1), layer.bias
+    return Affine(weight, weight.new_zeros(len(weight)) if bias is None else bias.detach())
 
 
-def copied(value: Any) -> Any:
-    """Return a tensor's copy, and tuples, lists and dicts with those of what they hold; anything else as it is."""
-    return with_tensors(torch.clone, value)
+@torch.no_grad()
+def probed_affine(layer: nn.Module) -> Affine | None:
+    """Return the affine map that agrees with a layer, in eval mode, on all unit vectors and their opposites.
 
-
-def with_tensors(change: Callable[[Tensor], Tensor], value: Any) -> Any:
-    """Return a tensor changed, and tuples, lists and dicts with what they hold changed; anything else as it is."""
-    if isinstance(value, Tensor):
-        return change(value)
-    if type(value) in {list, tuple}:
-        return type(value)(with_tensors(change, x) for x in value)
-    return with_entries(value, {key: with_tensors(change, x) for key, x in value.items()}) if is_dict(value) else value
-
-
-def is_dict(value: Any) -> bool:
-    """Return whether a value is a dict, or a ``BatchEncoding`` of Hugging Face and the like."""
-    return type(value) is dict or isinstance(value, UserDict)
-
-
-def with_entries(value: Any, entries: dict[str, Any]) -> Any:
-    """Return a dict of the kind of another one, with these entries."""
-    if type(value) is dict:
-        return entries
-    changed = copy(value)
-    changed.data = entries
-    return changed
-
-
-def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Yield a tensor, or those that tuples, lists and dicts hold, in their order."""
-    if isinstance(value, Tensor):
-        yield value
-    elif type(value) in {list, tuple} or is_dict(value):
-        for x in value.values() if is_dict(value) else value:
-            yield from tensors_in(x)
-
-
-class _Fusion:
-    """Whether PyTorch may fuse the parts of a transformer: a switch of the process, shared by the threads."""
-
-    lock = Lock()
-    users = 0
-    was_on = True
-
-
-@contextmanager
-def unfused_attention() -> Iterator[None]:
-    """Let ``nn.TransformerEncoder`` call its parts one by one: it cannot fuse parts with hooks, and fails in trying."""
-    with _Fusion.lock:
-        if not _Fusion.users:
-            _Fusion.was_on = torch.backends.mha.get_fastpath_enabled()
-            torch.backends.mha.set_fastpath_enabled(value=False)
-        _Fusion.users += 1
+    None if it takes no rows of numbers, or nobody says how wide they are.
+    """
+    widths = (getattr(part, "in_features", None) for part in layer.modules())
+    width = next((width for width in widths if isinstance(width, int)), None)
+    like = next((p for p in layer.parameters() if p.is_floating_point()), torch.empty(0))
+    if width is None:
+        return None
+    units = torch.split(torch.eye(width, dtype=like.dtype, device=like.device), _PROBES)
     try:
-        yield
-    finally:
-        with _Fusion.lock:
-            _Fusion.users -= 1
-            if not _Fusion.users:
-                torch.backends.mha.set_fastpath_enabled(value=_Fusion.was_on)
+        above = torch.cat([layer(part) for part in units]).double()
+        below = torch.cat([layer(-part) for part in units]).double()
+    except (RuntimeError, TypeError, ValueError, IndexError, AttributeError):  # it takes something else
+        return None
+    return None if above.ndim != 2 else Affine((above - below).T / 2, (above + below).mean(dim=0) / 2)
 
 
-def logits_of(output: Any) -> Tensor:
-    """Take the logits from what a model returns: a tensor, a dict or a Hugging Face output with ``logits``."""
-    if isinstance(output, Tensor):
-        return output
-    logits = output.get("logits") if isinstance(output, dict) else getattr(output, "logits", None)
-    if not isinstance(logits, Tensor):
-        held, example = _held(output)
-        raise TypeError(
-            f"the model returned {type(output).__name__}{held}: expected a tensor of logits, or something that holds "
-            f"'logits'. Take them out of it, pnml.guard(model, logits=lambda output: {example})"
-        )
-    return logits
-
-
-def _held(output: Any) -> tuple[str, str]:
-    """Return the tensors that an output holds, in words, and how to take the likeliest one: the first of two axes."""
-    if isinstance(output, dict):
-        entries = {f"output[{key!r}]": x for key, x in output.items()}
-    elif isinstance(output, (tuple, list)):
-        entries = {f"output[{number}]": x for number, x in enumerate(output)}
-    else:
-        entries = {f"output.{name}": x for name, x in getattr(output, "__dict__", {}).items()}
-    tensors = {name: tuple(x.shape) for name, x in entries.items() if isinstance(x, Tensor)}
-    if not tensors:
-        return "", "output[0]"
-    held = ", ".join(f"{name} of shape {shape}" for name, shape in tensors.items())
-    return f" with {held}", next((name for name, shape in tensors.items() if len(shape) == 2), next(iter(tensors)))
-
-
-@contextmanager
-def record_calls(
-    layers: Mapping[str, nn.Module], keep: Callable[[Tensor], bool] | None = None
-) -> Iterator[dict[str, list[Call]]]:
-    """Note this thread's calls of layers by their names while the context is open; then the hooks are gone.
+def affine_of(layer: nn.Module, x: Tensor, z: Tensor) -> tuple[Affine, bool] | None:
+    """Return the affine map of a layer, and whether it was probed; None if the layer is not affine on these rows.
 
     Args:
-        layers: each takes a tensor and returns one; other calls are passed over.
-        keep: says of an output whether to note the call; all are noted when left out.
+        layer: a linear layer, or anything that behaves as one, such as one with LoRA around it.
+        x: rows that entered it, (n, M).
+        z: what it put out, (n, C).
     """
-    calls: dict[str, list[Call]] = {name: [] for name in layers}
-    handles = []
-    try:
-        for name, layer in layers.items():
-            note = in_this_thread(note_calls(calls[name], keep))
-            handles.append(layer.register_forward_hook(note, with_kwargs=True))
-        yield calls
-    finally:
-        for handle in handles:
-            handle.remove()
+    own = own_affine(layer)
+    if own is not None and _maps(own, x, z):
+        return own, False
+    if isinstance(layer, _CONVOLUTIONS):
+        return None
+    probed = probed_affine(layer)
+    return (probed, True) if probed is not None and _maps(probed, x, z) else None
 
 
-def note_calls(calls: list[Call], keep: Callable[[Tensor], bool] | None = None) -> Note:
-    """Return a hook that adds the calls of a layer to a list; ``keep`` as in :func:`record_calls`."""
+def with_zero_class(affine: Affine) -> Affine:
+    """Return an affine map with one more class in front, whose logit is always 0.
 
-    def note(_layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-        entered = args[0] if args else next(iter(kwargs.values()), None)
-        if isinstance(entered, Tensor) and isinstance(output, Tensor) and (keep is None or keep(output)):
-            calls.append(Call(entered, output))
+    >>> with_zero_class(Affine(torch.ones(1, 3), torch.ones(1))).weight
+    tensor([[0., 0., 0.],
+            [1., 1., 1.]])
+    """
+    weight, bias = affine
+    return Affine(torch.cat([torch.zeros_like(weight[:1]), weight]), torch.cat([torch.zeros_like(bias[:1]), bias]))
 
-    return note
+
+def as_places(layer: nn.Module, entered: Tensor, output: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Return what entered a layer and what it put out, (n, places, M) and (n, places, C); None where it mixes places.
+
+    Places are tokens or pixels. A convolution with a kernel of one pixel is linear in each, and so is one whose kernel
+    is as large as the picture, in the flattened picture.
+
+    >>> x, z = as_places(nn.Conv2d(3, 5, 1), torch.zeros(2, 3, 4, 4), torch.zeros(2, 5, 4, 4))
+    >>> x.shape, z.shape
+    (torch.Size([2, 16, 3]), torch.Size([2, 16, 5]))
+    """
+    if entered.ndim < 2 or output.ndim != entered.ndim:
+        return None
+    if isinstance(layer, _CONVOLUTIONS):
+        padded = layer.padding not in {"valid", (0,) * len(layer.kernel_size)}
+        if layer.groups != 1 or padded or entered.ndim != len(layer.kernel_size) + 2:
+            return None
+        if {*layer.kernel_size, *layer.stride} == {1}:
+            return entered.flatten(2).transpose(1, 2), output.flatten(2).transpose(1, 2)
+        is_whole = layer.kernel_size == tuple(entered.shape[2:]) and set(layer.dilation) == {1}
+        return (entered.flatten(1)[:, None], output.flatten(1)[:, None]) if is_whole else None
+    if entered.shape[:-1] != output.shape[:-1]:
+        return None
+    shape = (entered.shape[0], math.prod(entered.shape[1:-1]))  # a -1 would not do for no samples
+    return entered.reshape(*shape, entered.shape[-1]), output.reshape(*shape, output.shape[-1])
 
 
-def in_this_thread(note: Note) -> Note:
-    """Return a hook that passes over the calls of other threads, in which the same model may run."""
-    thread = get_ident()
+def find_head(
+    trace: Trace,
+    answer: Tensor,
+    mask: Tensor | None,
+    *,
+    name: str | None = None,
+    reading: str | int | None = None,
+    task: Task = "multiclass",
+) -> tuple[Head, Affine, Tensor]:
+    """Return the layer whose output is what a model answers, its weight and bias, and the tensor that entered it.
 
-    def hook(*call: Any) -> None:
-        if get_ident() == thread:
-            note(*call)
+    Args:
+        trace: of a forward pass.
+        answer: what the model returned as logits.
+        mask: which tokens count, (n, T).
+        name: the module to take, whose output is taken for the logits whatever the model makes of it.
+        reading: what of its output is meant, where it has several tokens or pixels.
+        task: "multilabel" if every output is a label of its own.
+    """
+    _check_task(trace, answer, task)
+    _check_reading(reading)
+    calls = [call for call in reversed(trace.calls) if _may_be_head(call, name)]
+    calls.sort(key=lambda call: len(list(call.module.modules())))  # the layer, not what holds it
+    calls.sort(key=lambda call: call.place != _place(answer))  # the very tensor that the model returned comes first
+    not_affine: list[Call] = []
+    for function in FUNCTIONS:
+        for call in calls:
+            for x, z, samples_axis in _both_axes(call, answer):
+                match = next(_readings(z, _by_place(answer, call.module), mask, function, reading), None)
+                if match is None:
+                    continue
+                affine = affine_of(call.module, x.flatten(0, 1), z.flatten(0, 1))
+                if affine is not None:
+                    head = Head(call.name, call.number, match, function, samples_axis, is_probed=affine[1])
+                    return _of_task(head, affine[0], call, task)
+                not_affine.append(call)
+    if name is not None:
+        return _declared(trace, calls, answer, reading, task)
+    raise not_found(trace, answer, not_affine)
 
-    return hook
+
+def _may_be_head(call: Call, name: str | None) -> bool:
+    if call.entered is None or call.output is None or not call.entered.is_floating_point():
+        return False
+    if name is not None:
+        return call.name == name
+    if call.name == "":
+        return isinstance(call.module, nn.Linear)
+    return hasattr(call.module, "in_features") or any(p.ndim > 1 for p in call.module.parameters())
+
+
+def _both_axes(call: Call, answer: Tensor) -> Iterator[tuple[Tensor, Tensor, int]]:
+    """Yield what entered and left a layer by sample and place, with samples in the first axis or in the second."""
+    assert call.entered is not None  # noqa: S101 - chosen
+    assert call.output is not None  # noqa: S101 - chosen
+    places = as_places(call.module, call.entered, call.output)
+    if places is None:
+        return
+    x, z = places
+    if len(z) == len(answer):
+        yield x, z, 0
+    if call.output.ndim == 3 and z.shape[1] == len(answer) and answer.ndim < 3:
+        yield x.transpose(0, 1), z.transpose(0, 1), 1
+
+
+def _readings(
+    z: Tensor, answer: Tensor, mask: Tensor | None, function: str, declared: str | int | None
+) -> Iterator[str | int]:
+    """Yield the readings of z (n, places, C) by which it is the answer, (n, C) or (n, places, C)."""
+    apply = FUNCTIONS[function]
+    if answer.ndim == 3:
+        if answer.shape == z.shape and z.shape[1] > 1 and declared in {None, "every"} and _same(apply(z), answer):
+            yield "every"
+        return
+    if answer.shape != (len(z), z.shape[2]):
+        return
+    if z.shape[1] == 1:
+        if declared in {None, 0, -1} and _same(apply(z[:, 0]), answer):
+            yield "row"
+        return
+    choices: list[str | int] = ["token", "masked mean", "mean"] if declared is None else [declared]
+    for reading in choices:
+        if reading == "every" or (reading == "masked mean" and (mask is None or mask.shape != z.shape[:2])):
+            continue
+        token = nearest_token(z, answer, function) if reading == "token" else None
+        if _same(apply(take(z, reading, token, mask)), answer):
+            yield reading
+
+
+def nearest_token(z: Tensor, answer: Tensor, function: str) -> Tensor:
+    """Return which token of z (n, T, C) is nearest to the answer (n, C) of its sample, (n,)."""
+    wide, target = FUNCTIONS[function](z.float()), answer.float()[:, None]
+    apart = torch.where(target > _RULED_OUT, (wide - target).abs(), 0)
+    return apart.amax(dim=-1).nan_to_num(torch.inf).argmin(dim=1)
+
+
+def take(values: Tensor, reading: str | int, token: Tensor | None, mask: Tensor | None) -> Tensor:
+    """Return what a reading takes of values (n, places, M): (n, M), or (n · places, M) of every place."""
+    if reading == "row":
+        return values[:, 0]
+    if isinstance(reading, int):
+        return values[:, reading]
+    if reading == "every":
+        return values.flatten(0, 1)
+    if reading == "mean":
+        return values.mean(dim=1)
+    if reading == "masked mean":
+        assert mask is not None  # noqa: S101 - checked by the caller
+        share = mask.to(values)[:, :, None]
+        return (values * share).sum(dim=1) / share.sum(dim=1)
+    assert token is not None  # noqa: S101 - of "token"
+    return values.gather(1, token[:, None, None].expand(-1, 1, values.shape[2]))[:, 0]
+
+
+def _of_task(head: Head, affine: Affine, call: Call, task: Task) -> tuple[Head, Affine, Tensor]:
+    """Return the head for one logit, for labels, or as it is; raise where its function contradicts the task."""
+    assert call.entered is not None  # noqa: S101 - chosen
+    labels = len(affine.weight)
+    if head.function == "sigmoid" and labels > 1 and task == "multiclass":
+        raise multilabel_refusal(labels, f"the sigmoid of {head.name!r} is what it returns")
+    if "softmax" in head.function and task == "multilabel":
+        raise HeadNotFoundError(
+            f"task='multilabel' was given, and the model ends in {head.function}: leave the task out"
+        )
+    if head.reading == "every" and task == "multilabel":
+        raise HeadNotFoundError(
+            f"every token or pixel has {labels} labels of its own, for which there is no regret yet: guard each label "
+            "by itself, with a model that returns its logit alone"
+        )
+    if task == "multilabel":
+        return head, with_zero_class(affine), call.entered
+    if labels == 1:
+        return head._replace(one_logit=True), with_zero_class(affine), call.entered
+    return head, affine, call.entered
+
+
+def _declared(
+    trace: Trace, calls: Sequence[Call], answer: Tensor, reading: str | int | None, task: Task
+) -> tuple[Head, Affine, Tensor]:
+    """Return the head that a user named, of which the model's answer is no plain reading."""
+    places = [(call, *each) for call in calls for each in _both_axes(call, answer)]
+    if not places:
+        raise HeadNotFoundError(
+            f"the head was not called, or not with one entry per sample. {_candidates(trace, answer)}"
+        )
+    call, x, z, samples_axis = places[0]
+    name = call.name
+    if reading is None and z.shape[1] > 1:
+        raise HeadNotFoundError(
+            f"the head {name!r} puts out {z.shape[1]} rows a sample, and none of them nor their mean is what the model "
+            f"answers: say which is meant, pnml.guard(model, head={name!r}, reading=0), reading='mean' or 'every'"
+        )
+    affine = affine_of(call.module, x.flatten(0, 1), z.flatten(0, 1))
+    if affine is None:
+        raise HeadNotFoundError(
+            f"the head {name!r}, a {type(call.module).__name__}, does not compute weight · x + bias, which the regret "
+            f"needs, or its output is changed in place after it: write z = z / 2, not z /= 2.{_WAY_OUT}"
+        )
+    head = Head(name, call.number, "row" if z.shape[1] == 1 else reading or 0, "declared", samples_axis)
+    return _of_task(head._replace(is_probed=affine[1]), affine[0], call, task)
+
+
+def warning_of(head: Head, logits: Tensor | None, answer: Tensor | None) -> str | None:
+    """Return what a user should know who takes the model's answer for logits of its classes, None if it is them."""
+    if logits is not None and answer is not None and head.function == "declared":
+        is_plain = answer.shape == logits.shape and torch.equal(answer.argmax(-1), logits.argmax(-1))
+        return (
+            None
+            if is_plain
+            else (
+                f"the model's answer is not what its head {head.name!r} puts out, nor a scaling of it: logits, "
+                "probabilities and predictions of the guard are those of the head's own output, as declared"
+            )
+        )
+    if head.one_logit:
+        undone = f", before the {head.function}," if head.function else ""
+        return (
+            f"the model gives one number a sample: the output z of its head {head.name!r}{undone} is taken for the "
+            "logits (0, z) of two classes. A regression has no regret"
+        )
+    if head.function:
+        return (
+            f"the model ends in {head.function}: the output of its head {head.name!r} is taken as the logits instead, "
+            "so that softmax is not applied twice"
+        )
+    return None
+
+
+def read_head(head: Head, module: nn.Module, call: tuple[Any, Tensor], answer: Tensor, mask: Tensor | None) -> Rows:
+    """Return the embeddings and logits of a forward pass.
+
+    Args:
+        head: how it is read.
+        module: the layer.
+        call: what entered it, and what it put out.
+        answer: what the model returned as logits.
+        mask: which tokens count, (n, T).
+    """
+    x, z = call
+    if head.reading == "row" and not head.function and x.ndim == answer.ndim == 2 and not head.one_logit:
+        if answer is not z:
+            _check_same(head, z, answer)
+        return Rows(x, answer)
+    places = as_places(module, x, z)
+    if places is None:
+        raise ValueError(f"the head {head.name!r} was called with {tuple(x.shape)}, which is new")
+    if head.samples_axis:
+        places = places[0].transpose(0, 1), places[1].transpose(0, 1)
+    _check_places(head, places[1], mask)
+    by_place = answer if head.function == "declared" else _by_place(answer, module)
+    token = nearest_token(places[1], by_place, head.function) if head.reading == "token" else None
+    embeddings, logits = (take(values, head.reading, token, mask) for values in places)
+    if token is not None:  # of a sample without an answer there is none to take
+        embeddings = torch.where(by_place.isnan().any(dim=1, keepdim=True), torch.nan, embeddings)
+    if head.function != "declared":
+        rows = by_place.flatten(0, 1) if by_place.ndim == 3 else by_place
+        _check_same(head, logits, rows)
+        logits = logits if head.function else rows
+    if head.one_logit:
+        logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
+    if head.reading != "every":
+        return Rows(embeddings, logits)
+    shape = tuple(z.shape)
+    return Rows(embeddings, logits, (shape[0], *shape[2:]) if isinstance(module, _CONVOLUTIONS) else shape[:-1])
+
+
+def _check_places(head: Head, z: Tensor, mask: Tensor | None) -> None:
+    """Raise ``ValueError`` unless z (n, places, C) has the places that a reading needs."""
+    if head.reading == "row" and z.shape[1] != 1:
+        raise ValueError(
+            f"the head {head.name!r} gave {z.shape[1]} rows a sample, where the first batch of the fit had one: begin "
+            "with samples of more tokens or pixels, or say reading=0 for the first token, 'mean' or 'every'"
+        )
+    if head.reading == "masked mean" and (mask is None or mask.shape != z.shape[:2]):
+        raise ValueError(f"the head {head.name!r} was fitted with a mask of tokens: pass one again")
+
+
+def _check_same(head: Head, z: Tensor, answer: Tensor) -> None:
+    """Raise unless what is read of the head is what the model answered, but for rounding."""
+    if is_traced() or _place(z) == _place(answer):
+        return
+    if z.shape != answer.shape or not _same(FUNCTIONS[head.function](z), answer, slack=10):
+        raise HeadNotFoundError(
+            f"what the head {head.name!r} puts out ({', '.join(head.notes) or 'one row a sample'}) is not what the "
+            "model answered, as in the first batch. A model that stops early answers by one layer or another: let it "
+            "always answer by the same one. One that sorts its samples has to put them back before the head. Where "
+            "tokens are averaged, begin the fit with samples of several lengths, or say reading='mean' or 'masked mean'"
+        )
+
+
+def _same(x: Tensor, answer: Tensor, slack: float = 1.0) -> bool:
+    """Return whether numbers are an answer but for rounding and for classes that the model ruled out."""
+    if not answer.numel():
+        return True
+    eps = max(torch.finfo(x.dtype).eps, torch.finfo(answer.dtype).eps)
+    tolerance = slack * (8 * eps if eps > 1e-6 else _ROUNDING)
+    x, answer = x.detach().double(), answer.detach().double()
+    allowed = answer > _RULED_OUT
+    size = torch.where(x.isfinite() & allowed, x.abs(), 0).max()
+    apart = torch.where(allowed & x.isfinite(), (x - answer).abs(), 0)
+    return bool((allowed.any() | ~x.isfinite().any()) & (apart <= tolerance * size).all())
+
+
+def _maps(affine: Affine, x: Tensor, z: Tensor) -> bool:
+    """Return whether an affine map gives z for x, on some rows and but for rounding."""
+    weight, bias = (part.to(x.device, torch.float32) for part in affine)
+    if weight.shape != (z.shape[1], x.shape[1]):
+        return False
+    exact = z.dtype in {torch.float32, torch.float64}
+    with torch.autocast(x.device.type, enabled=False):
+        plain = nn.functional.linear(x[:64].float(), weight, bias)
+    finite = z[:64].isfinite() & plain.isfinite()
+    apart = torch.where(finite, (plain - z[:64].float()).abs(), 0)
+    tolerance = (0.005 if exact else 0.03) * torch.where(finite, plain.abs(), 0).max()
+    return bool((apart <= tolerance).all())
+
+
+def _place(tensor: Tensor) -> tuple[int, int]:
+    return tensor.data_ptr(), tensor.numel()
+
+
+def _by_place(answer: Tensor, module: nn.Module) -> Tensor:
+    """Return an answer of a module's kind as (n, C), or as (n, places, C) where every token or pixel has one.
+
+    >>> _by_place(torch.zeros(4, 5, 2, 3), nn.Conv2d(1, 5, 1)).shape, _by_place(torch.zeros(4), nn.Linear(2, 1)).shape
+    (torch.Size([4, 6, 5]), torch.Size([4, 1]))
+    """
+    if answer.ndim < 3:
+        return answer[:, None] if answer.ndim == 1 else answer
+    if isinstance(module, _CONVOLUTIONS):
+        rows = answer.flatten(2).transpose(1, 2)
+    else:
+        rows = answer.reshape(len(answer), math.prod(answer.shape[1:-1]), answer.shape[-1])
+    return rows[:, 0] if rows.shape[1] == 1 else rows
+
+
+def _check_reading(reading: Any) -> None:
+    if reading is not None and not isinstance(reading, int) and reading not in READINGS:
+        raise ValueError(f"reading must be the number of a token or one of {READINGS}, got {reading!r}")
+
+
+def _check_task(trace: Trace, answer: Tensor, task: Task) -> None:
+    if not answer.is_floating_point() or not answer.ndim:
+        raise TypeError(
+            f"the model returned {answer.dtype} of shape {tuple(answer.shape)}: expected logits, one row per sample"
+        )
+    kind = getattr(getattr(trace.root.module, "config", None), "problem_type", None)
+    if kind == "regression":
+        raise HeadNotFoundError("the model's config says that it is a regression, which has no regret")
+    if kind == "multi_label_classification" and task == "multiclass":
+        raise multilabel_refusal(answer.shape[-1], "its config says so")
+
+
+def multilabel_refusal(labels: int, reason: str) -> HeadNotFoundError:
+    """Return the error for independent labels that would be taken for classes."""
+    return HeadNotFoundError(
+        f"the model has {labels} independent labels, not classes of which one is right: {reason}. Take one regret per "
+        "label:\n  pnml.guard(model, task='multilabel')"
+    )
+
+
+_WAY_OUT = (
+    "\nFor any other model, say what its last layer is and what enters it:\n"
+    "  pnml.guard(model, head=(weight, bias), embed=lambda model, x: model.features(x))"
+)
+"""What every refusal ends with: a line to copy."""
+
+
+def not_found(trace: Trace, answer: Tensor, not_affine: Sequence[Call] = ()) -> HeadNotFoundError:
+    """Return the error that says what was seen in a forward pass, and what to declare."""
+    if not trace.calls or any(isinstance(m, torch.jit.ScriptModule) for m in trace.root.module.modules()):
+        return HeadNotFoundError(
+            "the model is scripted, traced or exported, and does not show what passes through its layers: guard the "
+            f"module that it was made from, and script that one's graph.{_WAY_OUT}"
+        )
+    samples = trace.root.children[0].shape if trace.root.children else None
+    if answer.ndim == 1 and samples is not None and len(samples) == 1:
+        return HeadNotFoundError(
+            f"the model answered with shape {tuple(answer.shape)}, as for one sample without an axis of samples: pass "
+            "batches, DataLoader(dataset, batch_size=128), or x[None] for one sample"
+        )
+    seen = f"no linear layer puts out what the model answers, of shape {tuple(answer.shape)}"
+    if not_affine:
+        call = not_affine[-1]
+        seen = (
+            f"the head {call.name!r}, a {type(call.module).__name__}, puts out what the model answers, and does not "
+            "compute weight · x + bias, which the regret needs, or its output is changed in place: write z = z / 2"
+        )
+    return HeadNotFoundError(f"{seen}. {_candidates(trace, answer)}{_WAY_OUT}")
+
+
+def _candidates(trace: Trace, answer: Tensor) -> str:
+    """Return the linear layers that were called last, with their shapes, and the lines by which one is declared."""
+    linear = [call for call in trace.calls if own_affine(call.module) is not None and call.output is not None]
+    width = answer.shape[-1] if answer.ndim > 1 else 1
+    fitting = [call for call in linear if call.output is not None and width in call.output.shape[1:]]
+    shapes = {call.name: tuple(call.output.shape) for call in (fitting or linear)[-6:] if call.output is not None}
+    if not shapes:
+        return "The model called no linear layer that shows its output."
+    if not fitting:
+        listed = ", ".join(f"{name!r} {shape}" for name, shape in shapes.items())
+        return f"None of its last linear layers has an output as wide: {listed}."
+    listed = "".join(f"\n  {name!r} put out {shape}" for name, shape in shapes.items())
+    name = list(shapes)[-1]
+    advice = (
+        f"Its last linear layers:{listed}\nIf the model goes on with the output of one of them, as by a temperature or "
+        f"in another order of classes, take that output for the logits:\n  pnml.guard(model, head={name!r})\nIf it "
+        "returns several things, take the logits out:\n  pnml.guard(model, logits=lambda output: output[0])"
+    )
+    rows = {shape[0] for shape in shapes.values()} - {len(answer)}
+    if rows and len(fitting) == 1:
+        advice += (
+            f"\nThe layer was given {max(rows)} rows for {len(answer)} samples: if these are views of a sample, guard "
+            "the model of one view, or average in embed= what enters the layer"
+        )
+    elif len(shapes) > 1:
+        advice += (
+            "\nIf the answer is a sum or a mean over several heads, join what enters them and their weights:\n  "
+            "pnml.guard(model, head=(torch.cat([a.weight, b.weight], 1) / 2, (a.bias + b.bias) / 2), "
+            "embed=lambda model, x: torch.cat([...], 1))"
+        )
+    return advice
+
+
+class GivenHead:
+    """A head of the user's: a weight and a bias, and ``embed(model, *args, **kwargs)`` for what enters it."""
+
+    def __init__(self, model: nn.Module, head: Any, embed: Callable[..., Tensor] | None, task: Task) -> None:
+        if embed is None or head is None:
+            raise ValueError(f"a head of your own and embed= go together:{_WAY_OUT}")
+        self._model, self._embed = model, embed
+        if isinstance(head, str):
+            linear = own_affine(model.get_submodule(head))
+            if linear is None:
+                raise ValueError(f"head {head!r} is no linear layer of the model: give its weight and bias.{_WAY_OUT}")
+        else:
+            weight, bias = head
+            if not isinstance(weight, Tensor) or weight.ndim != 2:
+                raise ValueError(f"the head's weight must be a tensor of shape (classes, features).{_WAY_OUT}")
+            weight = weight.detach()
+            linear = Affine(weight, weight.new_zeros(len(weight)) if bias is None else bias.detach())
+        self._linear = linear
+        self._one_logit = len(linear.weight) == 1 and task == "multiclass"
+        self.affine = with_zero_class(linear) if self._one_logit or task == "multilabel" else linear
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Rows:
+        """Return the embeddings and the logits of a batch."""
+        embeddings: Any = self._embed(self._model, *args, **kwargs)
+        width = self._linear.weight.shape[1]
+        if not isinstance(embeddings, Tensor) or embeddings.ndim < 2 or embeddings.shape[-1] != width:
+            got = f"of shape {tuple(embeddings.shape)}" if isinstance(embeddings, Tensor) else type(embeddings).__name__
+            raise ValueError(f"embed must return embeddings of shape (n, {width}), for the head's weight, got {got}")
+        places = tuple(embeddings.shape[:-1]) if embeddings.ndim > 2 else None
+        embeddings = embeddings.reshape(-1, width)
+        logits = nn.functional.linear(embeddings, *(part.to(embeddings) for part in self._linear))
+        if self._one_logit:
+            logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
+        return Rows(embeddings, logits, places)
+
+    def check(self, args: tuple[Any, ...], kwargs: dict[str, Any], logits: Callable[[Any], Tensor]) -> Head:
+        """Return the head; raise :class:`HeadNotFoundError` unless it gives what the model gives for a batch."""
+        answer = logits(eager(self._model)(*copied(args), **copied(kwargs)))
+        rows = self.run(*copied((args, kwargs)))
+        made = rows.logits[:, 1 if self._one_logit else 0 :]
+        given = answer
+        if answer.ndim > 2 and answer.shape[1] == made.shape[1] and tuple(answer.shape[:-1]) != rows.places:
+            given = answer.movedim(1, -1)  # pixels: channels come first
+        if given.numel() == made.numel():
+            given = given.reshape(made.shape)
+            for function, apply in FUNCTIONS.items():
+                if _same(apply(made), given):
+                    if function == "sigmoid" and made.shape[1] > 1 and self.affine is self._linear:
+                        raise multilabel_refusal(made.shape[1], "the sigmoid of these logits is what it returns")
+                    reading = "row" if rows.places is None else "every"
+                    return Head(EMBED, 0, reading, function, one_logit=self._one_logit)
+        off = f", up to {float((made - given).abs().max()):.3g} apart" if given.shape == made.shape else ""
+        shape = (*(rows.places or made.shape[:1]), made.shape[1])
+        raise HeadNotFoundError(
+            f"head · embed(model, ...) + bias gives logits of shape {shape}, and the model gives "
+            f"{tuple(answer.shape)}{off}: they must agree, but for a softmax. If the model returns something "
+            "else, take its logits out of it, pnml.guard(..., logits=lambda output: output.scores)"
+        )

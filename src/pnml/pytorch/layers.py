@@ -1,89 +1,87 @@
-"""Intermediate layers of any PyTorch model, chosen evenly over its depth."""
+"""Which layers of a model are watched: outputs of its repeated blocks, evenly spaced over its depth, or named ones."""
 
 from __future__ import annotations
 
 import warnings
-from functools import partial
-from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from pnml.pytorch.axes import Counts, axes_of, has_samples, is_sure, take_entries
-from pnml.pytorch.call_inputs import few_samples, first_input
-from pnml.pytorch.calls import Node, call_tree
-from pnml.pytorch.channel_probe import probe_channels
-from pnml.pytorch.masks import mask_of_length
-from pnml.pytorch.padding import missing_tokens, which_see_padding
-from pnml.pytorch.token_mask import token_mask
+from pnml.pytorch.batches import few_samples, sample_count
+from pnml.pytorch.contract import Layer
+from pnml.pytorch.models import unwrapped
+from pnml.pytorch.trace import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from pnml.pytorch.batches import Arguments
-    from pnml.pytorch.token_mask import MaskSource
+    from pnml.pytorch.trace import Call
 
-COUNT = 8
-"""How many layers are chosen, where the model has as many."""
+    Wanted = str | int | tuple[str, ...]
 
-_LONGEST_REACH = 15  # tokens; where more are missing, they were joined
-_WIDEST = 8192  # pooled features; one correlation of them takes half a gigabyte
+COUNT = 4
+"""How many layers "auto" is."""
+
+MOST_TRACED = 8
+"""Samples that a model is traced with."""
+
+_CONTAINERS = (nn.Sequential, nn.ModuleList)
+_CONVOLUTIONAL = (nn.modules.conv._ConvNd, nn.modules.batchnorm._NormBase, nn.GroupNorm)  # noqa: SLF001
+
+
+_WIDTHS = (
+    *("in_features", "out_features", "in_channels", "out_channels", "num_features", "num_channels"),
+    *("embed_dim", "hidden_size", "embedding_dim"),
+)
+_PASSED_ON = (nn.Flatten, nn.Identity, nn.modules.dropout._DropoutNd)  # noqa: SLF001
 
 
 class LayersNotFoundError(ValueError):
-    """Layers of a model cannot be watched, or not in every forward pass.
-
-    Attributes:
-        names: of the layers, where it is known that others can.
-    """
-
-    def __init__(self, message: str, names: Sequence[str] = ()) -> None:
-        super().__init__(message)
-        self.names = tuple(names)
+    """Layers of a model cannot be watched, or not in every forward pass."""
 
 
 class LayersNotFoundWarning(UserWarning):
     """No earlier layers of a model can be watched: its embeddings alone are."""
 
 
-class Layer(NamedTuple):
-    """The output of a module, and how to read it.
+def warn_of_fallback(reason: str) -> None:
+    """Warn that the embeddings alone are watched."""
+    message = f"{reason}. The embeddings alone are watched, as with layers='last'"
+    warnings.warn(message, LayersNotFoundWarning, stacklevel=5)
 
-    Attributes:
-        name: of the module in the model.
-        call: which of the module's calls in a forward pass, from 0.
-        batch_axis: the axis of the samples.
-        channel_axis: the axis of the features; all others are pixels or tokens.
-        entry: which of the tensors that the module returns, from 0.
-        has_places: whether there are pixels or tokens, whose standard deviations count, too. In some batch there may be
-            one of them, as in a text of one word.
-        has_mask: whether a mask of the model's tokens says which of these count.
-        reach: how many tokens further each of its tokens reaches: a convolution of three reaches two, and has two less.
-            If it is negative, so many tokens of its own stand before those of the model, as one for the class.
+
+def checked_layers(model: nn.Module, layers: Any) -> Wanted:
+    """Return "auto" or a number of layers, or names as a tuple, empty for "last"; raise for anything else.
+
+    >>> checked_layers(nn.Sequential(nn.ReLU()), "last"), checked_layers(nn.Sequential(nn.ReLU()), ["0"])
+    ((), ('0',))
     """
-
-    name: str
-    call: int = 0
-    batch_axis: int = 0
-    channel_axis: int = 1
-    entry: int = 0
-    has_places: bool = True
-    has_mask: bool = True
-    reach: int = 0
-
-    def __str__(self) -> str:
-        return self.name if self.call == 0 else f"{self.name}#{self.call}"
+    if layers == "auto" or (isinstance(layers, int) and not isinstance(layers, bool) and layers > 0):
+        return layers  # type: ignore[no-any-return]
+    if isinstance(layers, str) and layers == "last":
+        return ()
+    if isinstance(layers, (str, int)) or not isinstance(layers, Iterable):
+        kind = ValueError if isinstance(layers, (str, int)) else TypeError
+        raise kind(f'layers must be "auto", "last", a number of layers or names of modules, got {layers!r}')
+    names = tuple(layers)
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"layers must be names of modules, got {name!r}: see dict(model.named_modules())")
+    check_layer_names(model, names)
+    return names
 
 
 def check_layer_names(model: nn.Module, names: Sequence[str]) -> None:
     """Raise ``ValueError`` for a name that is of no module of the model, or of no call, and for one that is twice."""
-    known = [name for name, _ in model.named_modules() if name]
+    modules = [name for name, _ in model.named_modules() if name]
     seen: set[tuple[str, int]] = set()
     for name in names:
         module, _, call = name.partition("#")
-        if module not in known:
-            raise ValueError(f"layer {name!r} is no module of the model; some of its modules are {known[:20]}")
+        if module not in modules:
+            raise ValueError(f"layer {name!r} is no module of the model; some of its modules are {modules[:20]}")
         if "#" in name and not call.isdecimal():
             raise ValueError(f"layer {name!r} must have the number of a call after #, from 0, as in '{module}#1'")
         if _split(name) in seen:
@@ -91,61 +89,209 @@ def check_layer_names(model: nn.Module, names: Sequence[str]) -> None:
         seen.add(_split(name))
 
 
-def choose_layers(
-    model: nn.Module,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    *,
-    head: str | Sequence[str],
-    wanted: str | Sequence[str],
-    widths: Sequence[int] = (),
-    source: MaskSource | None = None,
+@torch.no_grad()
+def find_layers(
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, *, head: str, count: int = COUNT
 ) -> tuple[Layer, ...]:
-    """Return the layers to watch, found by running a model on a few samples of a batch.
+    """Return the layers that a guard with ``layers="auto"`` watches, found by running a model in eval mode.
 
     Args:
         model: a classifier.
         args: its positional arguments.
         kwargs: its keyword arguments.
-        head: the name of its last linear layer, or the names of those that it adds up.
-        wanted: "auto" for layers evenly spaced over the depth, with a :class:`LayersNotFoundWarning` if there are none;
-            "last" for none; or the names of layers.
-        widths: how many features they have, where that is known.
-        source: what says which tokens count, where no name of an argument does.
+        head: the name of its last layer.
+        count: how many layers.
+
+    >>> body = [nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    >>> model = nn.Sequential(*body, nn.Linear(8, 2))
+    >>> [str(layer) for layer in find_layers(model, (torch.rand(5, 3, 8, 8),), head="6")]
+    ['1', '3']
     """
-    if wanted == "last":
-        return ()
-    named = None if wanted == "auto" else wanted
-    layers: tuple[Layer, ...] = ()
-    reason = "the model has no layer before its head with one entry per sample that can be watched"
-    try:
-        find = partial(find_layers, model, head=head, named=named, widths=widths, source=source, batch=(args, kwargs))
-        layers = _with_few(find, args, kwargs)
-    except LayersNotFoundError as error:
-        if named is not None:
-            raise
-        reason = str(error)
-    if not layers:
-        warn_of_fallback(reason)
-    return layers
+    args, kwargs = few_samples(args, kwargs or {}, MOST_TRACED)
+    trace = Trace(unwrapped(model), args, kwargs)
+    call = next((call for call in trace.calls if call.name == head), None)
+    if call is None:
+        raise LayersNotFoundError(f"the head {head!r} was not called")
+    return choose_layers(trace, call, sample_count(args, kwargs) or 0, count)
 
 
-def _with_few(
-    find: Callable[[tuple[Any, ...], dict[str, Any]], tuple[Layer, ...]], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Layer, ...]:
-    """Find layers with a few samples, or with the whole batch if the model takes nothing else."""
-    try:
-        return find(*few_samples(args, kwargs))
-    except LayersNotFoundError:
-        raise
-    except Exception:  # noqa: BLE001 - whatever a model raises
-        return find(args, kwargs)
+def choose_layers(trace: Trace, head: Call, samples: int, wanted: int | tuple[str, ...]) -> tuple[Layer, ...]:
+    """Return a number of layers before the head, evenly spaced over the depth, in the order of their calls; or named.
+
+    Args:
+        trace: of a forward pass.
+        head: the call of the head.
+        samples: how many it was given.
+        wanted: how many layers, or their names.
+    """
+    holders = _holders(trace.root, head)
+    parts = set(_inside(head))
+    before = [call for call in trace.calls[: trace.calls.index(head)] if call not in parts]
+    if isinstance(wanted, tuple):
+        return tuple(_named(name, before, samples) for name in wanted)
+    usable = [call for call in before if _is_usable(call, samples, head)]
+    blocks = _blocks(trace.root, usable, holders, layers=2) or _blocks(trace.root, usable, holders, layers=1)
+    if blocks:
+        spaced = {round((step + 1) * len(blocks) / wanted) - 1 for step in range(wanted)} - {-1}
+        return tuple(_layer(blocks[number], samples) for number in sorted(spaced))
+    leaves = [call for call in usable if not call.children]
+    return tuple(_layer(call, samples) for call in _spaced(leaves, head.start, wanted))
 
 
-def warn_of_fallback(reason: str) -> None:
-    """Warn that the embeddings alone are watched."""
-    message = f"{reason}. The embeddings alone are watched, as with layers='last'"
-    warnings.warn(message, LayersNotFoundWarning, stacklevel=6)
+def _holders(root: Call, head: Call) -> set[Call]:
+    """Return the calls inside which the head is called."""
+    if head in root.children:
+        return {root}
+    for child in root.children:
+        inner = _holders(child, head)
+        if inner:
+            return {root, *inner}
+    return set()
+
+
+def _blocks(root: Call, usable: Sequence[Call], holders: set[Call], *, layers: int) -> list[Call]:
+    """Return the usable calls of a model's repeated blocks: of a class that there is again, or of an ``nn.ModuleList``.
+
+    A class of which a call has a list of such blocks inside is one of stages. These are split, but for those that show
+    none of their blocks; the parts of blocks are not looked at.
+
+    Args:
+        root: the call of the model.
+        usable: calls that can be watched.
+        holders: the calls that hold the head: they are no blocks.
+        layers: how many layers with weights a block has at least.
+    """
+    everywhere = list(_inside(root))
+    parted = [call for call in everywhere if call.children and _count_layers(call.module) >= layers]
+    parted = [call for call in parted if call not in holders and not isinstance(call.module, nn.Sequential)]
+    counts = Counter(type(call.module) for call in parted)
+    repeated = {call for call in parted if counts[type(call.module)] > 1 or _is_listed(root, call)}
+    stages = {type(call.module) for call in everywhere if _has_list(call, repeated)}
+
+    def split(parent: Call) -> list[Call]:
+        blocks: list[Call] = []
+        for child in parent.children:
+            inner: list[Call] = []
+            if child not in repeated or type(child.module) in stages:
+                inner = split(child)
+            blocks += inner or [call for call in [child] if call in repeated and call in usable]
+        return blocks
+
+    return split(root)
+
+
+def _inside(call: Call) -> Iterator[Call]:
+    for child in call.children:
+        yield child
+        yield from _inside(child)
+
+
+def _count_layers(module: nn.Module) -> int:
+    """Return how many layers a module has, normalisations not among them: their weights have one axis."""
+    weights = (getattr(part, "weight", None) for part in module.modules())
+    return sum(isinstance(weight, Tensor) and weight.ndim > 1 for weight in weights)
+
+
+def _is_listed(root: Call, call: Call) -> bool:
+    """Return whether a module is in an ``nn.ModuleList``: a block, also of a model that has one."""
+    holder, _, _ = call.name.rpartition(".")
+    return type(root.module.get_submodule(holder)) is nn.ModuleList
+
+
+def _has_list(call: Call, blocks: set[Call]) -> bool:
+    """Return whether a call has several blocks of one class inside that are in one ``nn.Sequential`` or list."""
+    inner = {(each.name, type(each.module)) for each in _inside(call) if each in blocks}
+    prefix = f"{call.name}." if call.name else ""
+    holders = Counter((name.removeprefix(prefix).rpartition(".")[0], kind) for name, kind in inner)
+    lists = (call.module.get_submodule(holder) for (holder, _), count in holders.items() if count > 1)
+    return any(isinstance(each, _CONTAINERS) for each in lists)
+
+
+def _spaced(usable: Sequence[Call], total: int, count: int) -> list[Call]:
+    """Return outputs nearest to equal steps of depth; of those at one depth the last that has pixels or tokens."""
+    by_depth: dict[int, Call] = {}
+    for piece in usable:
+        there = by_depth.get(piece.end)
+        if there is None or _has_places(piece) or not _has_places(there):
+            by_depth[piece.end] = piece
+    chosen: set[int] = set()
+    for step in range(1, count + 1):
+        left = [depth for depth in by_depth if depth not in chosen]
+        if left:
+            chosen.add(min(left, key=lambda depth: abs(depth - step * total / count)))
+    return [by_depth[depth] for depth in sorted(chosen)]
+
+
+def _has_places(call: Call) -> bool:
+    return len(call.shape or ()) > 2
+
+
+def _is_usable(call: Call, samples: int, head: Call) -> bool:
+    """Return whether an output holds numbers, has one entry per sample, and is not the embedding itself."""
+    if _samples_axis(call, samples) is None or call.end == 0 or isinstance(call.module, _PASSED_ON):
+        return False
+    entered, output = head.entered, call.output
+    if entered is None or sum(size > 1 for size in entered.shape[1:]) > 1:  # it is one of its tokens, or their mean
+        return True
+    if output is None or output.numel() != entered.numel() or len(output) != len(entered):
+        return True
+    return not torch.equal(output.reshape(entered.shape), entered)
+
+
+def _samples_axis(call: Call, samples: int) -> int | None:
+    """Return the axis of the samples in an output, None if it has none, or nothing else."""
+    shape = call.shape
+    if shape is None or len(shape) < 2 or 0 in shape:
+        return None
+    if isinstance(call.module, nn.RNNBase) and len(shape) == 3:
+        axis = 0 if call.module.batch_first else 1
+        return axis if shape[axis] == samples else None
+    if shape[0] == samples:
+        return 0
+    return 1 if len(shape) == 3 and shape[1] == samples else None
+
+
+def _layer(call: Call, samples: int) -> Layer:
+    axis = _samples_axis(call, samples)
+    assert axis is not None  # noqa: S101 - usable
+    return Layer(call.name, call.number, axis, _channel_axis(call, axis))
+
+
+def _channel_axis(call: Call, samples_axis: int) -> int:
+    """Return the axis of an output that is as long as its module is wide, or the last one with weights before it."""
+    assert call.shape is not None  # noqa: S101 - usable
+    rank, last = len(call.shape), len(call.shape) - 1
+    if rank == 2 or samples_axis == 1:
+        return last
+    parts = list(call.module.modules())
+    widths = set().union(*map(_widths, parts))
+    if not widths and call.weights is not None:  # an activation
+        parts = [call.weights]
+        widths = _widths(call.weights)
+    is_first, is_last = call.shape[1] in widths, call.shape[last] in widths
+    if is_first != is_last:
+        return 1 if is_first else last
+    if any(isinstance(part, _CONVOLUTIONAL) for part in parts):
+        return 1
+    return last if rank == 3 or widths else 1
+
+
+def _widths(module: nn.Module) -> set[int]:
+    """Return how many channels a module takes or puts out, as far as its class says so."""
+    if isinstance(module, nn.LayerNorm):
+        return {module.normalized_shape[-1]} if len(module.normalized_shape) == 1 else set()
+    values = [getattr(module, name, None) for name in _WIDTHS]
+    return {value for value in values if isinstance(value, int)}
+
+
+def _named(name: str, before: Sequence[Call], samples: int) -> Layer:
+    call = next((call for call in before if (call.name, call.number) == _split(name)), None)
+    if call is None:
+        some = [str(Layer(call.name, call.number)) for call in before if call.shape is not None and call.name][:20]
+        raise LayersNotFoundError(f"no module {name!r} was called before the head; some that were: {some}")
+    if _samples_axis(call, samples) is None:
+        raise LayersNotFoundError(f"the output of {name!r} does not have one entry per sample: take another layer")
+    return _layer(call, samples)
 
 
 def _split(name: str) -> tuple[str, int]:
@@ -154,197 +300,8 @@ def _split(name: str) -> tuple[str, int]:
     return module, int(call or 0)
 
 
-def find_layers(
-    model: nn.Module,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any] | None = None,
-    *,
-    head: str | Sequence[str],
-    named: Sequence[str] | None = None,
-    widths: Sequence[int] = (),
-    source: MaskSource | None = None,
-    batch: Arguments | None = None,
-) -> tuple[Layer, ...]:
-    """Return layers of a model before its head, evenly spaced over its depth, in the order in which they are called.
-
-    Depth is counted in calls of modules that have parameters of their own. The tree of calls is split until the pieces
-    are small parts of it; they are the model's blocks, whatever their class. The outputs nearest to equal steps of
-    depth are taken, but for those that change with padding that the model leaves out.
-
-    Args:
-        model: is run once, and a few times more where it is given a mask of tokens.
-        args: its positional arguments.
-        kwargs: its keyword arguments.
-        head: the name of its last linear layer, or the names of those that it adds up.
-        named: names of modules to take instead.
-        widths: how many features these have, where that is known.
-        source: what says which tokens count, where no name of an argument does.
-        batch: arguments with more samples, if there are any.
-
-    >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.Flatten(), nn.LazyLinear(2))
-    >>> [str(layer) for layer in find_layers(model, (torch.zeros(5, 3, 8, 8),), head="4")]
-    ['1', '2']
-    """
-    kwargs, heads = kwargs or {}, (head,) if isinstance(head, str) else tuple(head)
-    root, entered = call_tree(model, args, kwargs, heads)
-    if len(entered) < len(heads):
-        own = "the model itself is its head"
-        raise LayersNotFoundError(own if "" in heads else f"the head {' + '.join(heads)!r} was not called")
-    counts = _counts(token_mask(model, args, kwargs, source), model, args, kwargs, entered[0].shape[0])
-    take_entries(root, counts.samples)
-    total = root.end
-    if named is None:
-        blocks = [node for node in _blocks(root, total / COUNT) if _is_usable(node, counts, entered)]
-    else:
-        blocks = [_named(root, name, counts) for name in named]
-    shorter = {node: _token_axis(node, counts) for node in blocks if _may_be_short(node, counts)}
-    for node, missing in missing_tokens(model, args, kwargs, shorter, source=source).items():
-        node.joins_tokens = not missing <= {0, _missing(node, counts)}
-        node.reach = (0 if node.joins_tokens else max(missing)) if missing else None
-    see_padding = partial(which_see_padding, model, args, kwargs, heads, source=source, batch=batch)
-    _look_ahead(see_padding, blocks, counts)
-    if named is not None:
-        probe_channels(model, args, kwargs, [node for node in blocks if not is_sure(node, counts)])
-        return tuple(_of_width(node, counts, width) for node, width in zip_longest(blocks, widths))
-    found = [_layer(node, counts) for node in blocks]
-    sees_padding = see_padding(found)
-    if blocks and all(sees_padding):
-        raise LayersNotFoundError("the outputs of all layers before the head change with padding, the answer does not")
-    blocks = [node for node, sees in zip(blocks, sees_padding, strict=True) if not sees]
-    by_depth: dict[int, Node] = {}
-    for node in blocks:  # of outputs at the same depth the last that still has pixels or tokens
-        there = by_depth.get(node.end)
-        if there is None or _layer(node, counts).has_places or not _layer(there, counts).has_places:
-            by_depth[node.end] = node
-    chosen: set[int] = set()
-    for step in range(1, COUNT + 1):
-        left = [depth for depth in by_depth if depth not in chosen]
-        if left:
-            chosen.add(min(left, key=lambda depth: abs(depth - step * total / COUNT)))
-    taken = [by_depth[depth] for depth in sorted(chosen)]
-    probe_channels(model, args, kwargs, [node for node in taken if not is_sure(node, counts)])
-    return tuple(_layer(node, counts) for node in taken)
-
-
-def _look_ahead(
-    see_padding: Callable[[Sequence[Layer]], list[bool | None]], nodes: Sequence[Node], counts: Counts
-) -> None:
-    """Set the reach of calls that put out a few tokens of their own before those of the model."""
-    longer = {node: -more for node in nodes if (more := _more(node, counts))}
-    layers = [_layer(node, counts)._replace(reach=reach) for node, reach in longer.items()]
-    for (node, reach), sees in zip(longer.items(), see_padding(layers), strict=True):
-        node.reach = node.reach if sees is not False else reach
-
-
-def _blocks(node: Node, deepest: float) -> Iterator[Node]:
-    """Split a call into pieces and yield them: chains down to ``deepest``, what is more than a chain to twice that.
-
-    A residual block is more than a chain: its output says more than those of its parts.
-    """
-    for child in node.children:
-        allowed = deepest if child.is_chain else 2 * deepest
-        if child.children and (child.depth > allowed or child.output is None):
-            yield from _blocks(child, deepest)
-        elif child.output is not None:
-            yield child
-
-
-def _is_usable(node: Node, counts: Counts, entered: Sequence[Tensor]) -> bool:
-    """Return whether an output holds numbers, has one entry per sample, is not too wide, and no embedding."""
-    output = node.output
-    if output is None or not has_samples(output, counts.samples):
-        return False
-    if node.end == 0 or isinstance(node.module, (nn.Flatten, nn.Identity)):
-        return False
-    if any(_is_embedding(output, embeddings) for embeddings in entered):
-        return False
-    layer = _layer(node, counts)
-    return output.shape[layer.channel_axis] * (1 + layer.has_places) <= _WIDEST
-
-
-def _is_embedding(output: Tensor, embeddings: Tensor) -> bool:
-    """Return whether an output is the embeddings (n, M), with any axes of one entry beside theirs."""
-    if embeddings.ndim != 2 or output.numel() != embeddings.numel() or len(output) != len(embeddings):
-        return False
-    return embeddings.shape[1] in output.shape and torch.equal(output.reshape(embeddings.shape), embeddings)
-
-
-def _named(root: Node, name: str, counts: Counts) -> Node:
-    nodes, found = [root], []
-    for node in nodes:  # which grows on the way
-        nodes.extend(node.children)
-        if (node.name, node.call) == _split(name) and node is not root:
-            found.append(node)
-    if not found:
-        raise LayersNotFoundError(
-            f"no module {name!r} was called before the head; some that were: "
-            f"{[str(Layer(node.name, node.call)) for node in nodes[1:] if node.output is not None][:20]}"
-        )
-    output = found[0].output
-    if output is None or not has_samples(output, counts.samples):
-        raise LayersNotFoundError(f"the output of {name!r} does not have one entry per sample: take another layer")
-    return found[0]
-
-
-def _of_width(node: Node, counts: Counts, width: int | None) -> Layer:
-    """Return the layer of a call, with places or without by the number of its features, where that is known."""
-    layer = _layer(node, counts)
-    assert node.output is not None  # noqa: S101 - usable
-    several = 2 * node.output.shape[layer.channel_axis]
-    return layer if width not in {several, several // 2} else layer._replace(has_places=width == several)
-
-
-def _layer(node: Node, counts: Counts) -> Layer:
-    assert node.output is not None  # noqa: S101 - usable
-    output, (batch, channels) = node.output, axes_of(node, counts)
-    several = output.numel() > output.shape[batch] * output.shape[channels]
-    has_places = several or (output.ndim == 3 and counts.tokens == 1)
-    is_told = output.ndim != 3 or counts.has_mask(output.shape[_token_axis(node, counts)])
-    has_mask = is_told and not node.joins_tokens
-    reach = node.reach if node.reach is not None else 0 if has_mask else _missing(node, counts)
-    return Layer(node.name, node.call, batch, channels, node.entry, has_places, has_mask or reach > 0, reach)
-
-
-def _token_axis(node: Node, counts: Counts) -> int:
-    """Return the axis of the tokens in an output of three axes."""
-    return 3 - sum(axes_of(node, counts))
-
-
-def _may_be_short(node: Node, counts: Counts) -> bool:
-    """Return whether an output has a few tokens fewer than the model, or as many as the mask seems to tell."""
-    assert node.output is not None  # noqa: S101 - usable
-    if node.output.ndim != 3 or counts.tokens is None:
-        return False
-    tokens = node.output.shape[_token_axis(node, counts)]
-    return tokens < counts.tokens and (_missing(node, counts) > 0 or counts.has_mask(tokens))
-
-
-def _missing(node: Node, counts: Counts) -> int:
-    """Return how many tokens fewer than the model an output has; 0 where it has no tokens, or many fewer."""
-    assert node.output is not None  # noqa: S101 - usable
-    if node.output.ndim != 3 or counts.tokens is None:
-        return 0
-    missing = counts.tokens - node.output.shape[_token_axis(node, counts)]
-    return missing if 0 < missing <= _LONGEST_REACH else 0
-
-
-def _more(node: Node, counts: Counts) -> int:
-    """Return how many tokens more than the model an output has, where a mask tells which count; 0 for many more."""
-    assert node.output is not None  # noqa: S101 - usable
-    if node.output.ndim != 3 or counts.tokens is None or not _layer(node, counts).has_mask:
-        return 0
-    more = node.output.shape[_token_axis(node, counts)] - counts.tokens
-    return more if 0 < more <= _LONGEST_REACH else 0
-
-
-def _counts(
-    mask: Tensor | None, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], samples: int
-) -> Counts:
-    """Return how long axes are: that of tokens by a mask of them or by their numbers in a vocabulary."""
-    if mask is not None and len(mask) == samples:
-        return Counts(samples, mask.shape[1], lambda length: mask_of_length(model, mask, length) is not None)
-    if mask is not None:  # of other samples than the head's: nothing is known
-        return Counts(samples, None, lambda _: False)
-    first = first_input(args, kwargs)
-    tokens = None if first is None or first.is_floating_point() or first.ndim != 2 else first.shape[1]
-    return Counts(samples, tokens, lambda length: tokens is None or length >= tokens)
+def input_table(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
+    """Return the first argument of a model if it is a table of numbers, (n, columns); None if it is anything else."""
+    first = args[0] if args else next(iter(kwargs.values()), None)
+    is_table = isinstance(first, Tensor) and first.ndim == 2 and first.is_floating_point()
+    return first if is_table else None

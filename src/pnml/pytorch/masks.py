@@ -1,64 +1,134 @@
-"""Which tokens count in a layer that has fewer of them than the model was given, as speech models have, or more."""
+"""Which tokens of a model's arguments count: by an argument whose name is in use, or as the user declares."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
-from torch.nn import functional
+from torch import Tensor, nn
+
+from pnml.pytorch.contract import Mask
 
 if TYPE_CHECKING:
-    from torch import nn
+    from collections.abc import Callable
 
-_LENGTHS = "_get_feat_extract_output_lengths"
-"""The method of the speech models of Transformers that says how many frames are made of so many samples of sound."""
+    DeclaredMask = str | Callable[..., Tensor] | None
+
+_NAMES = {
+    "attention_mask": "counts",
+    "mask": "counts",
+    "key_padding_mask": "padding",
+    "src_key_padding_mask": "padding",
+    "padding_mask": "padding",
+    "lengths": "lengths",
+}
+"""Names of arguments in use, and what they hold."""
+
+_NO_MASKS = {"token_type_ids", "segment_ids", "position_ids", "special_tokens_mask", "global_attention_mask"}
+"""Names in use of arguments (n, T) of zeros and ones that say something else of a token."""
 
 
-def mask_of_length(model: nn.Module, mask: Tensor | None, length: int, reach: int = 0) -> Tensor | None:
-    """Return which of ``length`` tokens count, (n, length); None where that is not known.
-
-    Tokens beyond those that the model was given are padding of its own, as of attention in windows. Where there are as
-    many as in the longest sample, padding was cut off, as by ``pad_packed_sequence``.
+def find_mask(model: nn.Module, given: dict[str, Any], declared: DeclaredMask) -> Mask | None:
+    """Return what says which tokens count; raise ``ValueError`` for what may, but nobody said so.
 
     Args:
-        model: the classifier, or a module around it.
-        mask: which of the tokens count that the model was given, (n, T), padding last.
-        length: how many tokens a layer puts out.
-        reach: how many tokens further each of them reaches, as in a convolution. It counts where all of these do; of a
-            sample with fewer tokens the first one counts. If it is negative, so many tokens stand before the model's.
+        model: a classifier.
+        given: its arguments by name.
+        declared: "auto", the name of an argument, a function of the arguments, or None for no mask.
     """
-    if mask is None or mask.shape[1] == length:
-        return mask
-    if reach:
-        return _in_reach(mask, reach) if mask.shape[1] == length + reach else None
-    if mask.shape[1] < length:
-        return functional.pad(mask, [0, length - mask.shape[1]])
-    if int(mask.sum(dim=1).max()) == length and not bool(mask[:, length:].any()):
-        return mask[:, :length]
-    kept = _frames(model, torch.cat([mask.new_full((1,), mask.shape[1], dtype=torch.long), mask.sum(dim=1)]))
-    if kept is None or int(kept[0]) != length:
+    if declared is None:
         return None
-    return torch.arange(length, device=mask.device) < kept[1:, None]
+    if callable(declared):
+        return Mask("function")
+    if declared != "auto":
+        value = given.get(declared)
+        if not isinstance(value, Tensor):
+            raise ValueError(f"mask={declared!r} is no tensor among the model's arguments, which are {list(given)}")
+        return Mask("lengths" if value.ndim == 1 else _NAMES.get(declared, "counts"), declared)
+    named = [Mask(kind, name) for name, kind in _NAMES.items() if _is_of_kind(given.get(name), kind)]
+    if named:
+        return named[0]
+    for name, value in given.items():
+        if _looks_like_mask(name, given):
+            raise ValueError(
+                f"the argument {name!r} of shape {tuple(value.shape)} holds zeros and ones: if it marks the "
+                f"tokens that count, say pnml.guard(model, mask={name!r}); if it marks something else, say mask=None"
+            )
+    token, tokens = _padding_token(model), _first_input(given)
+    is_text = tokens is not None and tokens.ndim == 2 and not tokens.is_floating_point()
+    return Mask("token", token=token) if token is not None and is_text else None
 
 
-def _in_reach(mask: Tensor, reach: int) -> Tensor:
-    """Return which windows of tokens have no padding in them, or else the first one, shape (n, T - reach).
+def counts_of(mask: Mask, given: dict[str, Any]) -> Tensor | None:
+    """Return which tokens count, (n, T) booleans, None where the arguments do not say so this time.
 
-    >>> _in_reach(torch.tensor([[True, True, False]]), -1)
-    tensor([[ True,  True,  True, False]])
+    Args:
+        mask: what says it, which is no function of the user's.
+        given: the arguments of the model by name.
     """
-    if reach < 0:
-        return functional.pad(mask, [-reach, 0], value=True)
-    length = mask.shape[1] - reach
-    whole = mask[:, :length]
-    for step in range(1, reach + 1):
-        whole = whole & mask[:, step : step + length]
-    return torch.cat([whole[:, :1] | ~whole.any(dim=1, keepdim=True), whole[:, 1:]], dim=1)
+    if mask.kind == "token":
+        tokens = _first_input(given)
+        return None if tokens is None or tokens.ndim != 2 else _or_all(tokens != mask.token)
+    value = given.get(mask.argument)
+    if value is None or not _is_of_kind(value, mask.kind):
+        return None
+    if mask.kind == "lengths":
+        return _within(value, _first_input(given))
+    value = value.reshape(value.shape[0], value.shape[-1])
+    is_added = value.is_floating_point() and bool((value < 0).any())  # to attention: 0 for tokens that count
+    return _or_all(value == 0 if is_added or mask.kind == "padding" else value != 0)
 
 
-def _frames(model: nn.Module, lengths: Tensor) -> Tensor | None:
-    """Return how many frames a speech model makes of samples of these lengths, None for any other model."""
-    shortened = next((found for m in model.modules() if (found := getattr(m, _LENGTHS, None)) is not None), None)
-    kept = None if shortened is None else shortened(lengths)
-    return kept if isinstance(kept, Tensor) and kept.shape == lengths.shape else None
+def counts_by(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    """Return which tokens count, (n, T) booleans, by a function of the user's."""
+    if not callable(function):
+        raise ValueError(  # noqa: TRY004 - of the guard
+            "it was fitted with a function as mask=: pass that again, pnml.guard(model, mask=...)"
+        )
+    counts = function(*args, **kwargs)
+    if not isinstance(counts, Tensor) or counts.ndim != 2 or counts.dtype != torch.bool:
+        raise ValueError("mask= must return booleans of shape (n, T), True for tokens that count")
+    return _or_all(counts)
+
+
+def _within(lengths: Tensor, first: Tensor | None) -> Tensor | None:
+    """Return which tokens of the first input are within these lengths (n,), whether samples or tokens come first."""
+    if first is None:
+        return None
+    axis = 0 if first.shape[0] != lengths.shape[0] == first.shape[1] else 1
+    return _or_all(torch.arange(first.shape[axis], device=lengths.device) < lengths[:, None])
+
+
+def _or_all(counts: Tensor) -> Tensor:
+    """Return which tokens count; of a sample without any all do, so that it has a mean."""
+    return counts | ~counts.any(dim=1, keepdim=True)
+
+
+def _is_of_kind(value: Any, kind: str) -> bool:
+    if not isinstance(value, Tensor):
+        return False
+    if kind == "lengths":
+        return value.ndim == 1 and not value.is_floating_point()
+    return value.ndim >= 2 and all(size == 1 for size in value.shape[1:-1])
+
+
+def _looks_like_mask(name: str, given: dict[str, Any]) -> bool:
+    """Return whether an argument has a mask's shape and values, beside another one that has its tokens."""
+    value = given[name]
+    first = _first_input(given)
+    if name in _NO_MASKS or not isinstance(value, Tensor) or value.ndim != 2 or first is None or value is first:
+        return False
+    if value.shape != first.shape[:2]:
+        return False
+    return value.dtype == torch.bool or bool(((value == 0) | (value == 1)).all() & value.any())
+
+
+def _first_input(given: dict[str, Any]) -> Tensor | None:
+    """Return the first tensor of a model's arguments that is not of one number a sample, as lengths are."""
+    return next((x for x in given.values() if isinstance(x, Tensor) and x.ndim > 1), None)
+
+
+def _padding_token(model: nn.Module) -> int | None:
+    """Return which token a model declares to be padding, ``nn.Embedding(padding_idx=...)``, None if none."""
+    embeddings = [module for module in model.modules() if isinstance(module, nn.Embedding)]
+    return next((module.padding_idx for module in embeddings if module.padding_idx is not None), None)

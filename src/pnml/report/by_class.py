@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pnml.core.conformal import observed_interval
-from pnml.report.decisions import decisions
-from pnml.report.table import Table
-from pnml.report.tables import render_table
+from pnml.report.model import Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,33 +15,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pnml.core.calibration import Threshold
-    from pnml.report.model import Report
 
 MOST_CLASSES = 40
 """Of more classes, those that are flagged most are shown."""
 CONFIDENCE = 0.95
 """Of intervals, where no calibration names another."""
-
-
-def render_classes(report: Report) -> str:
-    """Return the table of every set with predictions; the script shows that of the selected set."""
-    parts = []
-    for number, one in report.numbered_sets:
-        decided = decisions(report, one)
-        if decided is not None and one.prediction is not None:
-            table = class_table(one.prediction, decided, report.class_names, report.calibration, one.name)
-            rendered = render_table(table, '<span class="key"></span>')
-            parts.append(f'<div class="of-set {one.role}" data-set="{number}">{rendered}</div>')
-    if not parts:
-        return ""
-    return "\n".join(
-        [
-            '<section class="panel" aria-labelledby="classes-title">',
-            '<h2 id="classes-title">Flagged by predicted class</h2>',
-            *parts,
-            "</section>",
-        ]
-    )
 
 
 def class_table(
@@ -67,31 +43,36 @@ def class_table(
     ('dog', 50.0, '1', '2', '1.3% to 98.7%')
     """
     numbers, places = np.unique(prediction, return_inverse=True)
-    counts, flagged = np.bincount(places), np.bincount(places[is_ood], minlength=len(numbers))
-    counted = {int(number): (int(flagged[place]), int(counts[place])) for place, number in enumerate(numbers)}
-    intervals = {number: observed_interval(*both, CONFIDENCE) for number, both in counted.items()}
-    expected = {} if threshold is None else {one.prediction: one for one in threshold.classes}
-    columns = ["Predicted class", "Flagged, %", "Flagged", "Samples", f"Interval, {CONFIDENCE:.0%} confidence"]
-    columns += ["Known samples flagged"] if expected else []
-    rows = []
-    for number in sorted(sorted(intervals, key=lambda number: intervals[number], reverse=True)[:MOST_CLASSES]):
-        name = class_names[number] if 0 <= number < len(class_names) else str(number)
-        shown, of_all = counted[number]
-        row: tuple[str | float, ...] = (
-            name,
-            100 * shown / of_all,
-            f"{shown:,}",
-            f"{of_all:,}",
-            as_range(intervals[number]),
+    samples = np.bincount(places).tolist()
+    flagged = np.bincount(places[is_ood], minlength=len(numbers)).tolist()
+    intervals = [observed_interval(*counts, CONFIDENCE) for counts in zip(flagged, samples, strict=True)]
+    shown = sorted(sorted(range(len(numbers)), key=lambda place: intervals[place], reverse=True)[:MOST_CLASSES])
+    rows = [
+        (
+            class_names[number] if 0 <= (number := int(numbers[place])) < len(class_names) else str(number),
+            100 * flagged[place] / samples[place],
+            f"{flagged[place]:,}",
+            f"{samples[place]:,}",
+            as_range(intervals[place]),
         )
-        if expected:
-            one = expected.get(number)
-            kind = "guaranteed" if one is not None and one.is_own else "measured"
-            row = (*row, "unknown" if one is None else f"{as_range(one.interval)}, {kind}")
-        rows.append(row)
-    if len(intervals) > MOST_CLASSES:
-        title = f"{title}: the {MOST_CLASSES} most flagged of {len(intervals):,}"
-    return Table(title=title, columns=tuple(columns), rows=tuple(rows), note=_note(threshold))
+        for place in shown
+    ]
+    columns = ("Predicted class", "Flagged, %", "Flagged", "Samples", f"Interval, {CONFIDENCE:.0%} confidence")
+    if len(numbers) > MOST_CLASSES:
+        title = f"{title}: the {MOST_CLASSES} most flagged of {len(numbers):,}"
+    if threshold is None or not threshold.classes:
+        return Table(title=title, columns=columns, rows=tuple(rows))
+    promised = {one.prediction: one for one in threshold.classes}
+    promises = [
+        f"{as_range(one.interval)}, {'guaranteed' if one.is_own else 'measured'}" if one is not None else "unknown"
+        for one in (promised.get(int(numbers[place])) for place in shown)
+    ]
+    return Table(
+        title=title,
+        columns=(*columns, "Known samples flagged"),
+        rows=tuple((*row, promise) for row, promise in zip(rows, promises, strict=True)),
+        note=_note(threshold),
+    )
 
 
 def expected_interval(threshold: Threshold) -> tuple[float, float]:
@@ -112,9 +93,16 @@ def expected_interval(threshold: Threshold) -> tuple[float, float]:
     return low, high
 
 
-def _note(threshold: Threshold | None) -> str:
-    if threshold is None or not threshold.classes:
-        return ""
+def as_range(interval: tuple[float, float]) -> str:
+    """Return an interval of shares in percent, as text.
+
+    >>> as_range((0.017, 0.1))
+    '1.7% to 10.0%'
+    """
+    return "{:.1%} to {:.1%}".format(*interval)
+
+
+def _note(threshold: Threshold) -> str:
     words = (
         f"The last column is the share of known samples that the calibration lets expect, with "
         f"{threshold.confidence:.0%} confidence: guaranteed where the class has a threshold of its own, otherwise as "
@@ -123,13 +111,3 @@ def _note(threshold: Threshold | None) -> str:
     if threshold.by is None:
         return words
     return f"Samples were flagged by the threshold of their class; the slider moves one threshold for all. {words}"
-
-
-def as_range(interval: tuple[float, float]) -> str:
-    """Return an interval of shares in percent, as text.
-
-    >>> as_range((0.017, 0.1))
-    '1.7% to 10.0%'
-    """
-    low, high = interval
-    return f"{low:.1%} to {high:.1%}"

@@ -1,65 +1,65 @@
-"""The most and the least trusted samples of every set, with the network's predictions."""
+"""The most and the least trusted samples of a set, with their images, predictions and layers."""
 
 from __future__ import annotations
 
-from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pnml.report.depth import render_shares
 from pnml.report.thumbnails import data_uri, extremes, sample_thumbnail
 
 if TYPE_CHECKING:
     from pnml.report.model import Report, ScoredSet
 
-
-def render_gallery(report: Report) -> str:
-    """Return one gallery per set; the script shows that of the selected set."""
-    return "\n".join(_set_gallery(report, number, scored) for number, scored in report.numbered_sets)
+_STEP, _HEIGHT = 10, 28  # of the small bars, in units of their drawing
+_PIXELATED = 64  # images of at most this side are shown by their pixels
 
 
-def _set_gallery(report: Report, number: int, scored: ScoredSet) -> str:
+def gallery(report: Report, scored: ScoredSet) -> list[dict[str, Any]]:
+    """Return the groups of the gallery, each with a heading and its samples."""
     most, least = extremes(scored.regret)
-    groups = [("Least trusted", "largest regret", least), ("Most trusted", "smallest regret", most)]
-    parts = [
-        f'<h4>{heading} <span class="muted">{order} first</span></h4>\n<ul class="cards">\n{cards}</ul>'
+    groups = (("Least trusted", "largest regret", least), ("Most trusted", "smallest regret", most))
+    return [
+        {"heading": heading, "order": order, "samples": [_sample(report, scored, int(row)) for row in rows]}
         for heading, order, rows in groups
-        if (cards := "".join(_card(report, scored, int(row)) for row in rows))
+        if len(rows)
     ]
-    kinds, title = f"set-gallery of-set {scored.role}", f"gallery-{number}"
-    return "\n".join(
-        [
-            f'<section class="{kinds}" data-set="{number}" aria-labelledby="{title}">',
-            f'<h3 id="{title}"><span class="key"></span>{escape(scored.name)}</h3>',
-            *parts,
-            "</section>",
-        ]
-    )
 
 
-def _card(report: Report, scored: ScoredSet, row: int) -> str:
+def _sample(report: Report, scored: ScoredSet, row: int) -> dict[str, Any]:
     name = f"sample {row:,}" if scored.ids is None else str(scored.ids[row])
     label = None if scored.labels is None else report.class_name(int(scored.labels[row]))
+    predicted = None if scored.prediction is None else report.class_name(int(scored.prediction[row]))
+    depth = None
+    if scored.strangest is not None:
+        depth = next(one for one in report.depths if one.column == scored.strangest[row])
+    return {
+        "name": name,
+        "label": label,
+        "prediction": predicted,
+        "probability": "" if scored.probability is None else f"{100 * scored.probability[row]:.1f}%",
+        "regret": float(scored.regret[row]),
+        "image": _image(scored, row),
+        "depth": depth,
+        "shares": None if scored.leverage is None else _shares(report, scored.leverage[row]),
+    }
+
+
+def _image(scored: ScoredSet, row: int) -> dict[str, Any] | None:
     image = sample_thumbnail(scored, row)
-    picture = "" if scored.images is None else '<span class="placeholder">no image</span>'
-    if image is not None:
-        height, width = image.shape[:2]
-        alt = f"{name} of {scored.name}" + ("" if label is None else f", label {label}")
-        pixelated = ' class="pixelated"' if max(height, width) <= 64 else ""
-        picture = f'<img src="{data_uri(image)}" width="{width}" height="{height}" alt="{escape(alt)}"{pixelated}>'
-    return (
-        f'<li class="sample" data-regret="{float(scored.regret[row])!r}">{picture}'
-        f"{_prediction(report, scored, row, label)}"
-        f'<span class="regret">{scored.regret[row]:.3g} nats</span>'
-        f'<span class="decision"></span>{render_shares(report, scored, row)}'
-        f'<span class="id" title="{escape(name)}">{escape(name)}</span></li>\n'
-    )
+    if image is None:
+        return None
+    height, width = image.shape[:2]
+    is_small = max(height, width) <= _PIXELATED
+    return {"address": data_uri(image), "width": width, "height": height, "is_small": is_small}
 
 
-def _prediction(report: Report, scored: ScoredSet, row: int, label: str | None) -> str:
-    """Return the predicted class, its probability, and the label if it is known and different."""
-    if scored.prediction is None:
-        return ""
-    predicted = report.class_name(int(scored.prediction[row]))
-    probability = "" if scored.probability is None else f" {100 * scored.probability[row]:.1f}%"
-    wrong = "" if label in {None, predicted} else f'<span class="true-label">label: {escape(str(label))}</span>'
-    return f'<span class="prediction"><b>{escape(predicted)}</b>{probability}</span>{wrong}'
+def _shares(report: Report, leverage: Any) -> dict[str, Any]:
+    """Return small bars of the shares of a sample."""
+    total = float(leverage.sum())
+    bars = []
+    for place, (name, column, kind) in enumerate(report.depths):
+        share = float(leverage[column]) / total if total else 0.0
+        top, height = f"{(1 - share) * (_HEIGHT - 2):.2f}", f"{share * (_HEIGHT - 2) + 2:.2f}"
+        bars.append(
+            {"kind": kind, "x": _STEP * place + 1, "y": top, "height": height, "text": f"{name} {100 * share:.0f}%"}
+        )
+    return {"size": f"{_STEP * len(bars)} {_HEIGHT}", "width": _STEP - 2, "bars": bars}

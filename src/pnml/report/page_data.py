@@ -12,9 +12,8 @@ import numpy as np
 
 from pnml.core.subspace import eigenvalue_tolerance
 from pnml.metrics import tnr_curve
-from pnml.report.decisions import p_values
-from pnml.report.depth import flagged_by_depth
 from pnml.report.tables import METRICS, metrics_by_set
+from pnml.report.verdict import p_values
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -92,7 +91,8 @@ def _set_data(
     if report.has_p_values:
         data["pBins"] = _p_bins(p_values(report, scored))
     if report.has_depths:
-        data["flaggedBy"] = flagged_by_depth(scored, grid, len(report.depths))
+        columns = [depth.column for depth in report.depths]
+        data["flaggedBy"] = None if scored.strangest is None else _flagged_by(scored, grid, columns)
     if pair is not None and ind is not None:
         data["metrics"] = {
             name: metrics and {metric: getattr(metrics, metric) for metric in METRICS}
@@ -102,6 +102,15 @@ def _set_data(
         if pair.baseline is not None:
             data["roc"]["baseline"] = _roc_data(ind.baseline, scored.baseline)
     return data
+
+
+def _flagged_by(scored: ScoredSet, grid: NDArray[np.float64], columns: list[int]) -> list[list[int]]:
+    """Return how many flagged samples are strangest in each of the layers, for every threshold."""
+    counts = []
+    for column in columns:
+        regret = np.sort(scored.regret[scored.strangest == column])
+        counts.append((len(regret) - np.searchsorted(regret, grid, side="right")).tolist())
+    return counts
 
 
 def _calibration_data(calibration: Threshold, grid: NDArray[np.float64], edges: NDArray[np.float64]) -> dict[str, Any]:

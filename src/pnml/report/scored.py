@@ -10,10 +10,9 @@ from pnml.core.detector import Detector
 from pnml.io.decode import UndecodableError, read_image
 from pnml.io.images import open_images
 from pnml.io.score_table import read_scores
-from pnml.io.scores import STRANGEST
+from pnml.io.scores import LEVERAGE, STRANGEST, layer_labels
 from pnml.report.checks import check_class_names, count_class_names
 from pnml.report.model import Report, ScoredSet
-from pnml.report.scored_layers import layers_of
 from pnml.report.thumbnails import extremes, thumbnail
 
 if TYPE_CHECKING:
@@ -56,7 +55,10 @@ def report_of_scores(
             f"{count_class_names(class_names, names_file)}, and {path} has class {most}: give one a line, from "
             "class 0 on"
         )
-    layers = layers_of(path, table, None if loaded is None else loaded.watched_names)
+    names = _layer_names(table, None if loaded is None else loaded.watched_names)
+    leverage = None
+    if names and LEVERAGE + names[0] in table:
+        leverage = np.stack([table[LEVERAGE + name] for name in names], axis=1)
     scored = ScoredSet(
         name=path.name if images is None else images.name,
         role="unlabelled",
@@ -67,11 +69,11 @@ def report_of_scores(
         ids=ids,
         p_value=table.get("p_value"),
         is_ood=table.get("is_ood"),
-        leverage=layers.leverage,
-        strangest=layers.strangest,
+        leverage=leverage,
+        strangest=_strangest(path, table, names) if names else None,
     )
     facts = {"Scores": f"{path.name}, {len(scored):,} samples"}
-    if STRANGEST in table and not layers.names:
+    if STRANGEST in table and not names:
         facts["Layers"] = "in an order that the detector knows: pass --detector to see where samples are strange"
     if images is not None:
         facts["Images"] = str(images)
@@ -88,8 +90,23 @@ def report_of_scores(
         spectrum=None if loaded is None else loaded.spectrum,
         calibration=calibration,
         threshold=_threshold(table) if calibration is None else None,
-        layer_names=layers.names,
+        layer_names=tuple(names[1:]),
     )
+
+
+def _layer_names(table: dict[str, NDArray[Any]], fitted: tuple[str, ...] | None) -> list[str]:
+    """Return the layers of a table, the embedding first; none where nothing says in which order they are."""
+    if STRANGEST not in table:
+        return []
+    names = [name.removeprefix(LEVERAGE) for name in table if name.startswith(LEVERAGE)]
+    return list(layer_labels(fitted)) if not names and fitted is not None else names
+
+
+def _strangest(path: Path, table: dict[str, NDArray[Any]], names: list[str]) -> NDArray[np.int64]:
+    strangest = table[STRANGEST].tolist()
+    if unknown := sorted(set(strangest) - set(names)):
+        raise ValueError(f"{path} names the layer {unknown[0]!r}, which is none of {names}: pass the detector it is of")
+    return np.array([names.index(name) for name in strangest], dtype=np.int64)
 
 
 def _facts_of(path: Path, detector: Detector) -> dict[str, str]:
@@ -125,10 +142,10 @@ def _check_decisions(path: Path, table: dict[str, NDArray[Any]], detector: Path,
     wrong = np.flatnonzero((low == high) & (low != table["is_ood"]))
     if wrong.size:
         row = int(wrong[0])
-        found = "flagged" if table["is_ood"][row] else "not flagged"
+        decision = "flagged" if table["is_ood"][row] else "not flagged"
         raise ValueError(
             f"{path} was not decided by the threshold of {detector}: {table['id'][row]!r} has a regret of "
-            f"{regret[row]:.6g} and is {found} in the table. Pass the detector that it was scored with, score "
+            f"{regret[row]:.6g} and is {decision} in the table. Pass the detector that it was scored with, score "
             "again, or leave out --detector"
         )
 
@@ -136,14 +153,14 @@ def _check_decisions(path: Path, table: dict[str, NDArray[Any]], detector: Path,
 def _thumbnails(images: Path, ids: list[str], rows: NDArray[np.intp], path: Path) -> dict[int, NDArray[np.uint8]]:
     """Return the thumbnails of some rows, without images that cannot be read."""
     wanted = {ids[row]: int(row) for row in rows}
-    found: dict[int, NDArray[np.uint8]] = {}
+    thumbnails: dict[int, NDArray[np.uint8]] = {}
     for names, encoded in open_images(images).read(0, _BATCH):
         for name, image in zip(names.tolist(), encoded, strict=True):
             if str(name) in wanted:
                 try:
-                    found[wanted[str(name)]] = thumbnail(read_image(image))
+                    thumbnails[wanted[str(name)]] = thumbnail(read_image(image))
                 except (OSError, UndecodableError):
                     continue
-    if not found:
+    if not thumbnails:
         raise ValueError(f"no id in {path} is an image in {images}: pass the folder or parquet file that was scored")
-    return found
+    return thumbnails

@@ -1,21 +1,20 @@
-"""Metrics of a report, and tables as HTML."""
+"""Metrics of a report, and how tables are laid out."""
 
 from __future__ import annotations
 
 import re
-from html import escape
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pnml.metrics import Metrics, average, evaluate
 from pnml.report.labels import label
-from pnml.report.table import Table
+from pnml.report.model import Table
 
 if TYPE_CHECKING:
     from pnml.report.model import Report
 
 _NUMBER = re.compile(r"[-+]?[\d,]+(\.\d+)?%?")
-_ALIGNED = ' class="number"'
+_AXIS = (172, 468)  # of the dots, in units of their drawing
 
 METRICS = ("auroc", "tnr_at_tpr95", "detection_accuracy")
 
@@ -43,10 +42,9 @@ def metrics_by_set(report: Report) -> dict[str, MetricsPair]:
 def metric_table(report: Report) -> Table | None:
     """Return the table of all metrics of every OOD set and their means; None if there are no metrics.
 
-    >>> from pnml.report import ScoredSet
+    >>> from pnml.report import Report, ScoredSet
     >>> known = ScoredSet(name="known", role="in", regret=[0.1, 0.2], baseline=[0.1, 0.4])
     >>> new = ScoredSet(name="new", role="out", regret=[0.3, 0.4], baseline=[0.3, 0.5])
-    >>> from pnml.report import Report
     >>> metric_table(Report(title="", facts={}, sets=(known, new))).rows
     (('new', 75.0, 100.0, 50.0, 100.0, 75.0, 100.0),)
     """
@@ -60,84 +58,87 @@ def metric_table(report: Report) -> Table | None:
         rows.append(("Mean", *metric_row(mean, average(pair.pnml for pair in pairs.values()))))
     return Table(
         title=f"{report.ind_set.name} against each out-of-distribution set",
-        columns=("OOD set", *metric_columns(report.baseline_name, report.pnml_name)),
+        columns=(
+            "OOD set",
+            *((label(one), name) for one in METRICS for name in (report.baseline_name, report.pnml_name)),
+        ),
         rows=tuple(rows),
         note="In percent, with in-distribution as the positive class. The better value is bold.",
     )
 
 
-def metric_columns(*names: str) -> tuple[tuple[str, str], ...]:
-    """Return the headings of the metrics in ``METRICS``, with one column per name."""
-    return tuple((label(metric), name) for metric in METRICS for name in names)
-
-
 def metric_row(*columns: Metrics | None) -> tuple[float | None, ...]:
-    """Return the entries of one row under :func:`metric_columns`."""
+    """Return every metric of ``METRICS`` for each of the columns."""
     return tuple(None if one is None else getattr(one, metric) for metric in METRICS for one in columns)
 
 
-def render_table(table: Table, key: str = "") -> str:
-    """Return a table as HTML, with the key of a colour before its title; it scrolls horizontally on narrow screens."""
-    numeric = _numeric_columns(table)
-    body = "".join(_row(table, row, numeric) for row in table.rows)
-    note = f'<p class="muted">{escape(table.note)}</p>' if table.note else ""
-    return f"""<h3>{key}{escape(table.title)}</h3>
-<div class="scroll" tabindex="0" role="region" aria-label="{escape(table.title)}">
-<table>
-<thead>{_head(table, numeric)}</thead>
-<tbody>
-{body}</tbody>
-</table>
-</div>
-{note}"""
-
-
-def _numeric_columns(table: Table) -> list[bool]:
-    """Return which columns hold numbers, as numbers or as text, and are aligned by their last digit."""
-    columns = zip(*table.rows, strict=True) if table.rows else [()] * len(table.columns)
-    return [number > 0 and all(map(_is_number, column)) for number, column in enumerate(columns)]
-
-
-def _is_number(value: str | float | None) -> bool:
-    return not isinstance(value, str) or _NUMBER.fullmatch(value) is not None
-
-
-def _head(table: Table, numeric: list[bool]) -> str:
-    """Return the heading rows: two if columns are grouped, otherwise one."""
-    grouped = any(isinstance(column, tuple) for column in table.columns)
-    first, second = "", ""
-    named = zip(table.columns, numeric, strict=True)
-    for group, columns in groupby(named, lambda pair: pair[0][0] if isinstance(pair[0], tuple) else None):
-        members = list(columns)
+def layout(table: Table) -> dict[str, Any]:
+    """Return what the macro ``table`` of the templates reads."""
+    numeric = [
+        place > 0 and all(not isinstance(row[place], str) or _NUMBER.fullmatch(str(row[place])) for row in table.rows)
+        for place in range(len(table.columns))
+    ]
+    groups = [column[0] if isinstance(column, tuple) else None for column in table.columns]
+    subheads = [column[1] for column in table.columns if isinstance(column, tuple)]
+    heads: list[dict[str, Any]] = []
+    for group, places in groupby(range(len(groups)), lambda place: groups[place]):
+        members = list(places)
         if group is None:
-            first += "".join(
-                f'<th scope="col" rowspan="{1 + grouped}"{_ALIGNED if is_number else ""}>{escape(str(name))}</th>'
-                for name, is_number in members
-            )
+            heads += [{"text": table.columns[place], "is_number": numeric[place], "span": 0} for place in members]
+        elif len(set(groups) - {None}) == 1:  # the title says what a single group is of
+            heads += [{"text": name, "is_number": True, "span": 0} for name in subheads]
+            subheads = []
         else:
-            first += f'<th scope="colgroup" colspan="{len(members)}" class="group">{escape(group)}</th>'
-            second += "".join(f'<th scope="col"{_ALIGNED}>{escape(name[1])}</th>' for name, _ in members)
-    return f"<tr>{first}</tr><tr>{second}</tr>" if grouped else f"<tr>{first}</tr>"
+            heads.append({"text": group, "span": len(members)})
+    return {
+        "title": table.title,
+        "note": table.note,
+        "folded": table.folded,
+        "heads": heads,
+        "subheads": subheads,
+        "rows": [_cells(row, groups, numeric) for row in table.rows],
+        "chart": _chart(table) if table.charted else None,
+    }
 
 
-def _row(table: Table, row: tuple[str | float | None, ...], numeric: list[bool]) -> str:
-    best: dict[str, float] = {}
-    for column, value in zip(table.columns, row, strict=True):
-        if isinstance(column, tuple) and isinstance(value, float):
-            best[column[0]] = max(round(value, 1), best.get(column[0], 0.0))
+def _cells(row: tuple[str | float | None, ...], groups: list[str | None], numeric: list[bool]) -> list[dict[str, Any]]:
+    shown = [round(value, 1) if isinstance(value, float) else None for value in row]
+    best = {
+        group: max(
+            (value for value, one in zip(shown, groups, strict=True) if one == group and value is not None),
+            default=None,
+        )
+        for group in set(groups) - {None}
+    }
     cells = []
-    for number, (column, value) in enumerate(zip(table.columns, row, strict=True)):
-        if number == 0:
-            cells.append(f'<th scope="row">{escape(_text(value))}</th>')
-        elif isinstance(value, str):
-            cells.append(f"<td{_ALIGNED if numeric[number] else ''}>{escape(value)}</td>")
-        else:
-            is_best = isinstance(column, tuple) and value is not None and round(value, 1) == best[column[0]]
-            cells.append(f'<td class="number{" best" if is_best else ""}">{_text(value)}</td>')
-    return f"<tr>{''.join(cells)}</tr>\n"
+    for value, number, group, is_numeric in zip(row, shown, groups, numeric, strict=True):
+        text = value if isinstance(value, str) else "–" if value is None else f"{value:.1f}"
+        is_best = group is not None and number is not None and number == best[group]
+        cells.append({"text": text, "is_number": is_numeric or not isinstance(value, str), "is_best": is_best})
+    return cells
 
 
-def _text(value: str | float | None) -> str:
-    if value is None:
-        return "–"
-    return value if isinstance(value, str) else f"{value:.1f}"
+def _chart(table: Table) -> dict[str, Any]:
+    """Return the dots of every row, the leading column last, so that it is drawn above the others."""
+    named = [(place, column[1]) for place, column in enumerate(table.columns) if isinstance(column, tuple)]
+    named.sort(key=lambda entry: entry[1] == table.charted)
+    values = [value for row in table.rows for value in row if isinstance(value, float)]
+    low = min(90, 10 * int(min(values, default=90) / 10))
+    step = 5 if low > 70 else 10
+
+    def x(value: float) -> float:
+        return round(_AXIS[0] + (_AXIS[1] - _AXIS[0]) * (value - low) / (100 - low), 1)
+
+    rows = [
+        {
+            "name": row[0],
+            "dots": [
+                {"x": x(value), "leads": name == table.charted, "text": f"{name} {value:.1f}"}
+                for place, name in named
+                if isinstance(value := row[place], float)
+            ],
+        }
+        for row in table.rows
+    ]
+    ticks = [{"x": x(value), "text": str(value)} for value in range(low, 101, step)]
+    return {"leading": table.charted, "ticks": ticks, "rows": rows}

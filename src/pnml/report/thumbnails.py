@@ -49,8 +49,6 @@ def thumbnail(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     >>> thumbnail(np.zeros((256, 512, 3), dtype=np.uint8)).shape
     (64, 128, 3)
     """
-    if max(image.shape[:2]) <= SIDE:
-        return image
     pillow = require("PIL.Image", extra="torch", what="a report with images")
     reduced = pillow.fromarray(image)
     reduced.thumbnail((SIDE, SIDE))
@@ -60,13 +58,11 @@ def thumbnail(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
 def data_uri(image: NDArray[np.uint8]) -> str:
     """Return an image (H, W, 3) as a data URI: small images as PNG, others as JPEG."""
     pillow = require("PIL.Image", extra="torch", what="a report with images")
-    lossless = max(image.shape[:2]) <= _LOSSLESS
+    kind = "png" if max(image.shape[:2]) <= _LOSSLESS else "jpeg"
+    options = {"optimize": True} if kind == "png" else {"quality": 82}
     buffer = BytesIO()
-    if lossless:
-        pillow.fromarray(image).save(buffer, "PNG", optimize=True)
-    else:
-        pillow.fromarray(image).save(buffer, "JPEG", quality=82)
-    return f"data:image/{'png' if lossless else 'jpeg'};base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
+    pillow.fromarray(image).save(buffer, kind, **options)
+    return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
 
 
 def sample_thumbnail(scored: ScoredSet, row: int) -> NDArray[np.uint8] | None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from pnml.backend.arrays import to_numpy
 from pnml.core.conformal import observed_interval
 from pnml.report.by_class import CONFIDENCE, as_range, expected_interval
-from pnml.report.decisions import decisions, p_values
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from pnml.core.calibration import Threshold
     from pnml.report.model import Report, ScoredSet
 
@@ -44,6 +45,22 @@ class Verdict(NamedTuple):
     details: str
 
 
+def decisions(report: Report, scored: ScoredSet) -> NDArray[np.bool_] | None:
+    """Return which samples are flagged, shape (n,): as given, or by the report's threshold; None without one."""
+    if scored.is_ood is not None:
+        return scored.is_ood
+    if report.calibration is not None:
+        return to_numpy(report.calibration.is_ood(scored.regret, scored.prediction), np.bool_)
+    return None if report.threshold is None else scored.regret > report.threshold
+
+
+def p_values(report: Report, scored: ScoredSet) -> NDArray[np.float64] | None:
+    """Return the p-values, shape (n,): as given, or by the report's calibration; None without one."""
+    if scored.p_value is not None or report.calibration is None:
+        return scored.p_value
+    return to_numpy(report.calibration.p_value(scored.regret, scored.prediction), np.float64)
+
+
 def verdict(report: Report, scored: ScoredSet) -> Verdict | None:
     """Return what the share of flagged samples says; None without a threshold.
 
@@ -60,7 +77,8 @@ def verdict(report: Report, scored: ScoredSet) -> Verdict | None:
     decided = decisions(report, scored)
     if decided is None:
         return None
-    flagged, count, calibration = int(decided.sum()), len(scored), report.calibration
+    flagged, count = int(decided.sum()), len(scored)
+    calibration = report.calibration
     confidence = CONFIDENCE if calibration is None else calibration.confidence
     seen = observed_interval(flagged, count, confidence)
     details = f"{flagged:,} of {count:,} samples; with {_percent(confidence)} confidence the share is {as_range(seen)}."
@@ -93,29 +111,16 @@ def misses(report: Report, scored: ScoredSet) -> str:
     3 of 4 are missed. To the network they are like what it knows: for half of them, 10% or more of the calibration
     samples have a regret at least as large. Twice the false alarms, 10%, would catch 2 of them.
     """
-    decided, found = decisions(report, scored), p_values(report, scored)
-    if scored.role != "out" or decided is None or found is None or report.calibration is None or decided.all():
+    decided, p_value, calibration = decisions(report, scored), p_values(report, scored), report.calibration
+    if scored.role != "out" or decided is None or p_value is None or calibration is None or decided.all():
         return ""
-    missed, twice = found[~decided], 2 * report.calibration.false_alarm_rate
+    missed = p_value[~decided]
+    twice = 2 * calibration.false_alarm_rate
     more = f"{int((missed <= twice).sum()):,}" if (missed <= twice).any() else "none"
     return (
         f"{len(missed):,} of {len(scored):,} are missed. To the network they are like what it knows: for half of them, "
         f"{np.median(missed):.0%} or more of the calibration samples have a regret at least as large. Twice the false "
         f"alarms, {_percent(twice)}, would catch {more} of them."
-    )
-
-
-def render_verdicts(report: Report) -> str:
-    """Return the answer for every set; the script shows that of the selected set and of the in-distribution set."""
-    if is_undecided(report):
-        return f'<p class="muted">{UNDECIDED}</p>'
-    found = [(number, one, verdict(report, one)) for number, one in report.numbered_sets]
-    return "\n".join(
-        f'<div class="verdict of-set {answer.kind}" data-set="{number}"><p class="set-name">{escape(one.name)}</p>'
-        f'<p class="answer">{escape(answer.sentence)}</p>'
-        f'<p class="muted">{escape(" ".join(filter(None, (answer.details, misses(report, one)))))}</p></div>'
-        for number, one, answer in found
-        if answer is not None
     )
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from pnml.pytorch.head import logits_of
+from pnml.pytorch.models import logits_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

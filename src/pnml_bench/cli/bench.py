@@ -15,8 +15,8 @@ from pnml.backend.files import check_writable
 from pnml.cli._app import Facts
 from pnml.cli._errors import Refused, if_interrupted
 from pnml.cli._inputs import HEAD_HELP, HEAD_LAYER_HELP, MEAN_HELP, SIZE_HELP, STD_HELP
-from pnml_bench.cli._network_options import CheckpointOption, DeviceOption, LimitOption, NewResultsOption
 from pnml_bench.cli._own import Given, load_methods, names_of
+from pnml_bench.cli._shared import CheckpointOption, DeviceOption, LimitOption, NewResultsOption
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -146,7 +146,7 @@ def bench(
     require("torch", extra="bench", what="pnml bench")
     check_writable(results / "cells.csv")
     from pnml_bench.options import Options
-    from pnml_bench.own.plan import plan_own
+    from pnml_bench.own.benchmark import plan_own
     from pnml_bench.protocol import paper_plan, plan
     from pnml_bench.results import OWN_STUDY, PAPER_STUDY
     from pnml_bench.runner import run

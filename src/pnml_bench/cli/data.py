@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 from rich.console import Console
@@ -16,6 +16,9 @@ from pnml_bench.data.check import Check, check
 from pnml_bench.data.fetch import fetch
 from pnml_bench.data.registry import SETS
 from pnml_bench.data.source import Source, data_folders
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 data_app = typer.Typer(
     cls=App, help="List, fetch and verify the image sets.", no_args_is_help=True, rich_markup_mode="markdown"
@@ -109,7 +112,7 @@ def _locate(source: Source) -> _Location:
     folders = sorted({str(folder) for _, folder in pairs})
     preferred = source.layouts[0]
     if not pairs:
-        text = "absent"
+        text = "; ".join(_incomplete(source)) or "absent"
     elif any(layout is not preferred for layout, _ in pairs):
         text = f"in {', '.join(folders)} (instead of {preferred.folder})"
     elif absent:
@@ -117,6 +120,15 @@ def _locate(source: Source) -> _Location:
     else:
         return _Location(f"in {', '.join(folders)}", folders, [], None)
     return _Location(text, folders, absent, source.how_to_get())
+
+
+def _incomplete(source: Source) -> Iterator[str]:
+    """Yield the folders of a set that lack files, and which."""
+    for layout in source.layouts:
+        for base in data_folders():
+            missing = {path.name: None for split in layout.required for path in layout.missing(base, split)}
+            if missing and (base / layout.folder).is_dir():
+                yield f"in {base / layout.folder}, which lacks {', '.join(missing)}"
 
 
 def _fetch_one(source: Source) -> Facts:

@@ -10,11 +10,10 @@ import typer
 
 from pnml.backend.files import write_text
 from pnml.cli._app import Facts
-from pnml_bench.cli._network_options import ResultsOption, StudyOption
-from pnml_bench.cli._studies import load_chosen
+from pnml_bench.cli._shared import ResultsOption, StudyOption, load_chosen
 from pnml_bench.leaderboard import leaderboard as boards_of
 from pnml_bench.leaderboard import render_leaderboard
-from pnml_bench.leaderboard_latex import render_leaderboard_latex
+from pnml_bench.render import render_leaderboard_latex
 
 if TYPE_CHECKING:
     from pnml_bench.results import Result

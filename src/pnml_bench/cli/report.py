@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from pnml_bench.cli._studies import name_others
+from pnml_bench.cli._shared import name_others
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,15 +12,22 @@ from rich.text import Text
 
 from pnml.backend.files import write_text
 from pnml.cli._app import Facts
-from pnml_bench.cli._network_options import ResultsOption, StudyOption
-from pnml_bench.cli._studies import name_others
+from pnml_bench.cli._shared import ResultsOption, StudyOption, name_others
 from pnml_bench.layout import OURS, header, lines, notes
 from pnml_bench.paper import REMADE
 from pnml_bench.render import Format, render
 from pnml_bench.store import ResultStore, load_study
-from pnml_bench.table_counts import count
-from pnml_bench.table_sources import RETRAINED_STUDY, Sources, base_study
-from pnml_bench.tables import TABLE_NAMES, Cell, Numbers, Table, build_tables
+from pnml_bench.tables import (
+    RETRAINED_STUDY,
+    TABLE_NAMES,
+    Cell,
+    Numbers,
+    Sources,
+    Table,
+    base_study,
+    build_tables,
+    count,
+)
 
 _STYLES = {"own": "bold", "retrained": "yellow", "none": "dim italic", "beside": "dim"}
 """How cells are drawn in a terminal, by the network that they were measured on."""

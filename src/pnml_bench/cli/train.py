@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from pnml.backend.extras import require
 from pnml.cli._app import Facts
 from pnml.cli._errors import if_interrupted
-from pnml_bench.cli._network_options import DeviceOption, LimitOption
+from pnml_bench.cli._shared import DeviceOption, LimitOption
 from pnml_bench.data import SETS, load
 from pnml_bench.data.source import data_folders
 
@@ -86,7 +86,7 @@ def train(
     with if_interrupted(kept), _progress_bar() as report:
         require("torch", extra="torch", what="pnml train")
         from pnml_bench import training, zoo
-        from pnml_bench.device import choose_device
+        from pnml_bench.environment import choose_device
 
         recipe = training.recipe(model, dataset, tune=tune)
         overrides: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size, "lr": lr}

@@ -8,7 +8,7 @@ import zipfile
 import zlib
 from typing import TYPE_CHECKING
 
-from pnml.io.download import download
+from pnml_bench.data.download import download
 from pnml_bench.data.source import fetch_folder
 
 if TYPE_CHECKING:

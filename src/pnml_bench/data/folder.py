@@ -1,4 +1,4 @@
-"""Read folders of image files: any folder, and the sets that are published as one."""
+"""Read folders of image files, any and those that are published as one, and parquet files with a column of images."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pnml.io.decode import centre_crop_to, sample_to
-from pnml.io.images import some_image_files
+from pnml.io.images import bytes_of, image_columns, some_image_files
+from pnml.io.parquet_files import open_parquet
+from pnml_bench.data.lazy_images import centre_crop_to, sample_to
 from pnml_bench.data.selection import decode_contents
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from pnml.io.decode import Transform
     from pnml_bench.data.selection import Contents, Selection
+
 
 IMAGENET30_FOLDERS = {"train": ("one_class_train",), "test": ("one_class_test",)}
 
@@ -96,3 +98,25 @@ def _class_numbers(folder: Path, files: Sequence[Path], selected: Sequence[Path]
         raise ValueError(f"{unclassed[0]} is in no class folder: expected {folder}/CLASS/...")
     numbers = {name: number for number, name in enumerate(sorted({file.parts[depth] for file in files}))}
     return np.asarray([numbers[file.parts[depth]] for file in selected], dtype=np.int64)
+
+
+def read_parquet(path: Path, selection: Selection) -> Contents:
+    """Read the images of a parquet file, and its labels if every row has one.
+
+    The images are the first column of bytes, or of structs with a field ``bytes`` as Hugging Face stores them. The
+    labels are the first column of integers with "label" in its name. Rows are streamed: only the selected ones are
+    kept.
+    """
+    table = open_parquet(path)
+    image_column, label_column = image_columns(path, table.schema)
+    columns = [name for name in (image_column, label_column) if name is not None]
+    held = table.take(columns, selection.rows(table.count))
+    labels = None if label_column is None else held[label_column]
+    if labels is not None and None in labels:
+        labels = None
+    return decode_contents(
+        [bytes_of(value) for value in held[image_column]],
+        None if labels is None else np.asarray(labels, dtype=np.int64),
+        table.count,
+        size=selection.size,
+    )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from pnml.io.decode import Images
+    from pnml_bench.data.lazy_images import Images
 
 _TRANSFER_BYTES = 1 << 28  # moved to the device at once
 
@@ -28,7 +28,7 @@ class ImageSet:
     Attributes:
         name: the name or path it was loaded by.
         images: RGB, uint8, (N, H, W, 3): a NumPy array, or for a set too large for memory a
-            :class:`~pnml.io.decode.LazyImages`.
+            :class:`~pnml_bench.data.lazy_images.LazyImages`.
         labels: class numbers, (N,), int64, or None.
         split: the part of the published set, such as "test".
         note: how the images differ from the published set, such as "20,000 of the 73,257 published images".

@@ -2,34 +2,110 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pnml.backend.suggest import did_you_mean
-from pnml.io.decode import resize_images
 from pnml_bench.data.cifar import CIFAR10_FILES, CIFAR100_FILES, read_cifar10, read_cifar100
 from pnml_bench.data.folder import (
     IMAGENET30_FOLDERS,
     read_folder,
     read_imagenet30,
     read_odin,
+    read_parquet,
     read_tinyimagenet_crops,
     read_tinyimagenet_resized,
     read_tinyimagenet_sampled,
 )
 from pnml_bench.data.image_set import ImageSet
+from pnml_bench.data.lazy_images import resize_images
+from pnml_bench.data.mnist import MNIST_FILES, read_mnist
 from pnml_bench.data.noise import COUNT, generate_gaussian, generate_uniform
-from pnml_bench.data.openood_sources import OPENOOD_SOURCES, TINYIMAGENET_DOWNLOAD, TINYIMAGENET_FOLDER
-from pnml_bench.data.parquet import read_parquet
 from pnml_bench.data.selection import Selection
 from pnml_bench.data.source import Download, Layout, Source
 from pnml_bench.data.svhn import SVHN_FILES, read_svhn
+from pnml_bench.data.tiny_imagenet import TINYIMAGENET_FILES, read_tinyimagenet
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
     from pnml_bench.data.selection import Contents, Reader
+
+
+TINYIMAGENET_FOLDER = "tiny-imagenet-200"
+TINYIMAGENET_DOWNLOAD = Download(
+    "http://cs231n.stanford.edu/tiny-imagenet-200.zip", "tiny-imagenet-200.zip", "90528d7ca1a48142e341f4ef8d21d0de"
+)
+
+_PICTURE_SIDE = 256  # of sets whose pictures have many sizes
+_MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/t10k-images-idx3-ubyte.gz"
+_DTD = "https://www.robots.ox.ac.uk/~vgg/data/dtd/download/dtd-r1.0.1.tar.gz"
+
+
+def _read_pictures(folder: Path, selection: Selection) -> Contents:
+    """Read pictures of many sizes, resized to squares of 256 pixels unless ``selection`` has a size."""
+    return read_folder(folder, replace(selection, size=selection.size or _PICTURE_SIDE), strict=True)
+
+
+def _read_textures(folder: Path, selection: Selection) -> Contents:
+    return _read_pictures(folder / "images", selection)
+
+
+OPENOOD_SOURCES = (
+    Source(
+        "tinyimagenet",
+        "TinyImageNet-200: 64×64 photographs, 200 classes; test is the publisher's validation part",
+        {"train": 100_000, "test": 10_000},
+        (Layout(TINYIMAGENET_FOLDER, TINYIMAGENET_FILES, read_tinyimagenet, (TINYIMAGENET_DOWNLOAD,)),),
+    ),
+    Source(
+        "mnist",
+        "MNIST: 28×28 handwritten digits",
+        {"test": 10_000},
+        (
+            Layout(
+                "mnist",
+                MNIST_FILES,
+                read_mnist,
+                (
+                    Download(
+                        _MNIST, f"mnist/{MNIST_FILES['test'][0]}", "9fb629c4189551a2d022fa330f9573f3", archive=False
+                    ),
+                ),
+                md5={MNIST_FILES["test"][0]: "9fb629c4189551a2d022fa330f9573f3"},
+            ),
+        ),
+    ),
+    Source(
+        "textures",
+        "Describable Textures: photographs of 47 textures",
+        {"test": 5_640},
+        (
+            Layout(
+                "dtd",
+                {"test": ("images",)},
+                _read_textures,
+                (Download(_DTD, "dtd.tar.gz", "fff73e5086ae6bdbea199a49dfb8a4c1"),),
+            ),
+        ),
+    ),
+    Source(
+        "places365",
+        "Places365: the validation photographs of 365 scenes",
+        {"test": 36_500},
+        (
+            Layout(
+                "val_256",
+                {"test": ("",)},
+                _read_pictures,
+                pages=("http://data.csail.mit.edu/places/places365/val_256.tar",),
+            ),
+        ),
+    ),
+)
+
 
 _STANFORD = "http://ufldl.stanford.edu/housenumbers"
 _DRIVE = "https://drive.google.com/file/d"

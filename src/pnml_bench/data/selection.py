@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from pnml.io.decode import decode, resize_to
+from pnml.io.decode import resize_to
+from pnml_bench.data.lazy_images import decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pnml.io.decode import Encoded, Images, Transform
+    from pnml.io.decode import Encoded, Transform
+    from pnml_bench.data.lazy_images import Images
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def decode_contents(
     transform: Transform | None = None,
     strict: bool = False,
 ) -> Contents:
-    """Decode the selected images of a set, as :func:`pnml.io.decode.decode` does.
+    """Decode the selected images of a set, as :func:`pnml_bench.data.lazy_images.decode` does.
 
     Args:
         encoded: the selected images.

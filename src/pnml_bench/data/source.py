@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pnml.io.download import cache_dir
+from pnml_bench.data.download import cache_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -16,13 +16,20 @@ from torch import Tensor
 from pnml.core import theorem
 from pnml.core.subspace import xtg
 from pnml_bench.methods.gram_features import GramRanges, gram_features, gram_features_of_batch
+from pnml_bench.methods.protocol import Method
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
+    from torch import Tensor
 
+    from pnml.core.detector import Detector
+    from pnml_bench.methods.protocol import Rows
+    from pnml_bench.methods.regret import PublishedDetector
+    from pnml_bench.methods.view import View
     from pnml_bench.zoo import Network
+
 
 _EPSILON = 1e-7
 
@@ -178,3 +185,62 @@ def _check_taps(deviations: Tensor, validation: Tensor) -> None:
             "expected deviations of shape (n, taps) and validation_deviations of shape (m, taps) with m ≥ 1, got "
             f"{tuple(deviations.shape)} and {tuple(validation.shape)}"
         )
+
+
+class GramMethod(Method):
+    """The Gram score; combined with pNML, the regret of embeddings scaled by the deviations.
+
+    Both need in-distribution images outside of the training set: :meth:`trials` holds out a tenth of ``ind`` per trial,
+    and the scores are those of the current trial.
+    """
+
+    name = "gram"
+
+    def fit(self, train: View) -> GramMethod:
+        """Fit the ranges of the Gram features of the training set."""
+        super().fit(train)
+        self.gram = Gram(compiled=train.device.type == "cuda").fit(train.network, train.inputs("Gram"))
+        self._held_out: Tensor | None = None
+        return self
+
+    def trials(self, ind: View, ood: View) -> Iterator[Rows]:
+        """Hold out ten random tenths of ``ind``, one per trial, and yield the other rows."""
+        del ood
+        deviations = self._deviations(ind)
+        for held_out, rest in validation_splits(len(ind)):
+            self._held_out = deviations[held_out]
+            yield rest
+
+    def score(self, view: View) -> Tensor:
+        """Return the Gram score of every image, shape (n,)."""
+        return gram_score(self._deviations(view), self._validation())
+
+    def score_with_pnml(self, view: View) -> Tensor:
+        """Return the regret of the scaled embedding of every image, shape (n,)."""
+        log_p, leverage = view.cached(("unit", id(self.detector)), lambda: _unit_norm(view, self.detector))
+        return gram_pnml_regret(log_p, leverage, self._deviations(view), self._validation())
+
+    def _deviations(self, view: View) -> Tensor:
+        return view.cached(("gram", id(self)), lambda: self.gram.deviations(view.network, view.inputs("Gram")))
+
+    def _validation(self) -> Tensor:
+        if self._held_out is None:
+            raise ValueError("Gram scores need held-out images: call score() while iterating over trials(ind, ood)")
+        return self._held_out
+
+
+class Oecc(GramMethod):
+    """OECC (Papadopoulos et al., 2021) as the paper runs it: Gram on a network tuned with OECC's loss."""
+
+    name = "oecc"
+
+
+def _unit_norm(view: View, detector: Detector | PublishedDetector) -> tuple[Tensor, Tensor]:
+    """Return log-probabilities (n, C) and leverage (n,) of the embeddings scaled to norm 1."""
+    norms = view.embeddings.norm(dim=1, keepdim=True)
+    unit = view.embeddings / norms.clamp_min(torch.finfo(norms.dtype).tiny)
+    head = view.network.head
+    with torch.inference_mode():
+        log_p = (unit.double() @ head.weight.double().T + head.bias.double()).log_softmax(dim=1)
+    # An all-zero embedding has no direction; its leverage is infinite, as for one outside of the training span.
+    return log_p, torch.where(norms[:, 0] > 0, detector.subspace.leverage(unit), torch.inf)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from pnml.core.detector import Detector
-    from pnml_bench.methods.published import PublishedDetector
+    from pnml_bench.methods.regret import PublishedDetector
     from pnml_bench.methods.view import View
 
     Rows = slice | NDArray[np.intp]

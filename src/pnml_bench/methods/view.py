@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from pnml.pytorch.layers import Layer, find_layers
-from pnml.pytorch.pooling import join
-from pnml.pytorch.recording import record_layers
+from pnml.pytorch.layers import find_layers
+from pnml.pytorch.recording import join, record_layers
 
 if TYPE_CHECKING:
+    from pnml.pytorch.contract import Layer
     from pnml_bench.data import ImageSet
     from pnml_bench.zoo import Network
 
@@ -109,7 +109,7 @@ class View:
         """Run the network on all images; return its outputs, and the pooled outputs of layers."""
         parts, pooled = [], []
         for x in self.inputs("embedding"):
-            with torch.inference_mode(), record_layers(self.network, layers, {}) as recorded:
+            with torch.inference_mode(), record_layers(self.network, layers) as recorded:
                 parts.append(forward(self.network, x))
             assert not any(one is None for one in recorded)  # noqa: S101 - layers of the zoo are always called
             pooled.append([join(one).float() for one in recorded if one is not None])

@@ -1,29 +1,32 @@
-"""A network and sets of one's own, opened and checked before anything is run."""
+"""A network and sets of one's own, opened and checked before anything is run; their cells; the network under test."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from pnml.backend.suggest import did_you_mean
 from pnml.io.code import load_code
 from pnml.io.head import read_head
 from pnml.io.model import load_model
 from pnml.io.preparation import Preparation
-from pnml.pytorch.fingerprint import digest
+from pnml.pytorch.weights import digest
 from pnml_bench.data import SETS
-from pnml_bench.model_under_test import show
+from pnml_bench.model_under_test import ModelUnderTest, show
 from pnml_bench.own.embeddings import Embeddings, EmbeddingSource, HeadNetwork, StoredView, digest_head
 from pnml_bench.own.names import name_of_code, name_of_file, name_of_ind, same_path
-from pnml_bench.own.network import OwnNetwork
+from pnml_bench.own.network import OwnNetwork, OwnView
 from pnml_bench.own.pictures import PictureSource
+from pnml_bench.own.samples import check_labels
 from pnml_bench.own.texts import TextSource
-from pnml_bench.own.view import OwnView
+from pnml_bench.protocol import NOISE, Cell, choose_methods, expand_noise
 from pnml_bench.zoo import ARCHITECTURES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Mapping, Sequence
 
+    from pnml_bench.methods import Method
     from pnml_bench.methods.view import View
     from pnml_bench.options import Options
     from pnml_bench.own.samples import SampleSet
@@ -33,14 +36,8 @@ if TYPE_CHECKING:
 class Source(Protocol):
     """Opens sets of one kind."""
 
-    def train(self, name: str) -> SampleSet:
-        """Open the training set; called first."""
-
-    def test(self, name: str) -> SampleSet:
-        """Open the in-distribution test set."""
-
-    def ood(self, name: str, seed: int) -> SampleSet:
-        """Open an OOD set; the seed is that of noise."""
+    def open(self, name: str, split: str, seed: int = 0) -> SampleSet:
+        """Open "train", which comes first, "test", or an OOD set, "ood"; the seed is that of noise."""
 
 
 @dataclass(frozen=True)
@@ -101,10 +98,10 @@ class OwnBenchmark:
             raise ValueError(f"your network gives its results the name {self.model!r}, which is taken: rename its file")
         if files.ind not in SETS and self.ind in {"", *SETS}:
             raise ValueError(f"{files.ind!r} gives its results the name {self.ind!r}: rename it, that one is taken")
-        self.train = self.source.train(files.ind)
+        self.train = self.source.open(files.ind, "train")
         if isinstance(self.source, PictureSource):
             self.about["preparation"] = self.source.record()
-        self.test = self.source.test(test)
+        self.test = self.source.open(test, "test")
         if self.train.digest is not None and self.train.digest == self.test.digest:
             raise ValueError(
                 f"--test {test} holds the samples of --ind {files.ind}: give others, unseen by the network"
@@ -117,7 +114,7 @@ class OwnBenchmark:
 
     def open_ood(self, name: str, seed: int = 0) -> SampleSet:
         """Open an OOD set by name or path."""
-        return self.source.ood(name, seed)
+        return self.source.open(name, "ood", seed)
 
     def record(self, ood: str) -> dict[str, Any]:
         """Return what identifies the network and the sets of a cell, JSON-able; published sets are known by name."""
@@ -197,3 +194,87 @@ def _file_and_name(spec: str) -> str:
     'mine.py:create'
     """
     return spec.replace("\\", "/").rpartition("/")[2]
+
+
+_OF_THE_ZOO = ("odin", "gram", "oecc")
+"""Methods that reach into networks of the zoo: for the scale of their inputs, their taps, or a tuned checkpoint."""
+
+
+def plan_own(
+    own: OwnBenchmark, ood: Sequence[str], method: Sequence[str], own_methods: Mapping[str, type[Method]]
+) -> list[Cell]:
+    """Return the cells of one's own network.
+
+    Args:
+        own: the network and its in-distribution sets.
+        ood: paths, and for pictures also names of published sets, or "noise" for those that are drawn.
+        method: names of methods, or of groups of them.
+        own_methods: classes of one's own by name.
+    """
+    methods = choose_methods(method, own_methods)
+    if inside := [name for name in methods if name in _OF_THE_ZOO]:
+        raise ValueError(f"the method {inside[0]!r} is for the networks of the zoo: leave it out for your own")
+    oods = expand_noise(ood)
+    for name in oods:
+        _check_ood(own, name)
+    cells = list(dict.fromkeys(Cell(own.model, own.ind, name, one) for name in oods for one in methods))
+    paths: dict[str, str] = {}
+    for cell in cells:
+        if paths.setdefault(cell.ood_name, cell.ood) != cell.ood:
+            raise ValueError(
+                f"{paths[cell.ood_name]!r} and {cell.ood!r} give their results one name, {cell.ood_name!r}: rename one"
+            )
+    return cells
+
+
+def _check_ood(own: OwnBenchmark, name: str) -> None:
+    if name == "all":
+        raise ValueError("--ood all is for the sets of the paper: name the sets to tell apart from yours")
+    if name == own.files.ind or (name not in SETS and same_path(name, own.files.ind, own.files.test)):
+        raise ValueError(f"the OOD set {name!r} is an in-distribution set itself: choose another")
+    if name in SETS and not isinstance(own.source, PictureSource):
+        raise ValueError(f"the OOD set {name!r} holds pictures, and {own.train!r} does not: give a file like it")
+    if name not in SETS and not Path(name).exists():
+        known = (
+            f", or some of {', '.join(SETS)}{did_you_mean(name, SETS)}" if isinstance(own.source, PictureSource) else ""
+        )
+        raise ValueError(f"there is no OOD set {name!r}: give a path{known}")
+    if name not in SETS and name_of_file(name) in {"", *SETS}:
+        raise ValueError(f"{name!r} gives its results the name {name_of_file(name)!r}: rename it, that one is taken")
+
+
+class OwnModelUnderTest(ModelUnderTest):
+    """One's own network with its sets.
+
+    Args:
+        own: the network and the sets.
+        options: how to run.
+        with_features: whether methods will need features of earlier layers.
+    """
+
+    def __init__(self, own: OwnBenchmark, options: Options, *, with_features: bool) -> None:
+        self.start(options, with_features=with_features)
+        self._own = own
+        self._knows_labels = own.test.labels is not None
+        self.network = own.network(with_layers=with_features).to(options.torch_device)
+        self.train, self.ind = own.view(self.network, own.train, options), own.view(self.network, own.test, options)
+
+    def fit(self) -> OwnModelUnderTest:
+        """Run the training set and the test set through the network, and compare its classes with the labels."""
+        super().fit()
+        classes = self.network.head.out_features
+        for samples in (self._own.train, self._own.test):
+            names = getattr(samples, "class_names", None)
+            if names is not None and len(names) != classes:
+                raise ValueError(
+                    f"{samples.name} has {len(names)} class folders, and the network has {classes} classes: expected "
+                    "as many, in the order of its outputs; without class folders no labels are read"
+                )
+            check_labels(samples.name, samples.labels, classes)
+        return self
+
+    def load(self, ood: str) -> list[View]:
+        """Open an OOD set, several draws of it if it is noise."""
+        seeds = range(self.options.noise_seeds if ood in NOISE else 1)
+        with self.clock("load"):
+            return [self._own.view(self.network, self._own.open_ood(ood, seed), self.options) for seed in seeds]

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from pnml.io.embeddings import open_embeddings
 from pnml.io.feature_columns import check_layer_widths
 from pnml.io.parquet_files import label_column, open_parquet
-from pnml.pytorch.layers import Layer
+from pnml.pytorch.contract import Layer
 from pnml_bench.data.selection import Selection
 from pnml_bench.methods.protocol import MethodFailedError
 from pnml_bench.methods.view import Outputs, View
@@ -135,30 +135,17 @@ class EmbeddingSource:
         self.columns = columns
         self.limit = limit
         self._layers: tuple[tuple[str, int], ...] | None = None
+        self._fitted: dict[str, Any] | None = None  # the columns of the training set
 
-    def train(self, name: str) -> Embeddings:
-        """Open the training set, which decides on the layers."""
-        found = self._open(name, "train")
-        self._layers = tuple(
-            (layer, rows.shape[1]) for layer, rows in zip(found.layer_names, found.features, strict=True)
-        )
-        return found
-
-    def test(self, name: str) -> Embeddings:
-        """Open the in-distribution test set."""
-        return self._open(name, "test")
-
-    def ood(self, name: str, seed: int) -> Embeddings:
-        """Open an OOD set."""
+    def open(self, name: str, split: str, seed: int = 0) -> Embeddings:
+        """Open a set; the training set, which comes first, decides on the layers. Nothing is drawn by the seed."""
         del seed
-        return self._open(name, "ood")
-
-    def _open(self, name: str, split: str) -> Embeddings:
         path = Path(name)
         if not path.exists():
             raise FileNotFoundError(f"there is no {name!r}: expected a .npy, .npz, .csv or .parquet file of embeddings")
         layers = None if self._layers is None else [layer for layer, _ in self._layers]
-        samples = open_embeddings(path, self.n_features, layers, self.columns)
+        samples = open_embeddings(path, self.n_features, layers, self.columns, self._fitted)
+        self._fitted = self._fitted or samples.preparation_record
         if self._layers is not None:
             check_layer_widths(path, samples.reader.layers, [width for _, width in self._layers])
         rows = Selection(split, self.limit).rows(samples.count)
@@ -167,6 +154,9 @@ class EmbeddingSource:
         is_finite = np.all([np.isfinite(array).all(axis=1) for array in held], axis=0)
         if not is_finite.all():
             raise ValueError(f"row {rows[is_finite.argmin()]} of {name}, counted from 0, is not finite: repair it")
+        if split == "train":
+            widths = [array.shape[1] for array in held[1:]]
+            self._layers = tuple(zip(samples.layer_names, widths, strict=True))
         labels = None if split == "ood" else _read_labels(path, rows)
         digest = digest_samples((("", np.ascontiguousarray(array).tobytes()) for array in held), labels)
         return Embeddings(

@@ -66,20 +66,9 @@ class TextSource:
         self.tokenize = tokenize
         self.limit = limit
 
-    def train(self, name: str) -> Texts:
-        """Open the training set."""
-        return self._open(name, "train")
-
-    def test(self, name: str) -> Texts:
-        """Open the in-distribution test set."""
-        return self._open(name, "test")
-
-    def ood(self, name: str, seed: int) -> Texts:
-        """Open an OOD set."""
+    def open(self, name: str, split: str, seed: int = 0) -> Texts:
+        """Open a set; nothing is drawn by the seed."""
         del seed
-        return self._open(name, "ood")
-
-    def _open(self, name: str, split: str) -> Texts:
         path, selection = Path(name), Selection(split, self.limit)
         if not path.is_file() or path.suffix.lower() not in _READERS:
             exists = f"{name} is neither" if path.exists() else f"there is no {name!r}: expected"

@@ -12,11 +12,9 @@ After an interruption, the same call resumes the training and ends with the same
 
 from __future__ import annotations
 
-from pnml_bench.training.loop import TrainingResult, train
-from pnml_bench.training.losses import ConfidenceControl, EnergyMargins
+from pnml_bench.training.loop import Progress, TrainingResult, log_epochs, train
 from pnml_bench.training.outliers import TRANSFORMED
-from pnml_bench.training.recipes import DATASETS, MODELS, TUNINGS, Recipe, recipe
-from pnml_bench.training.report import Progress, log_epochs
+from pnml_bench.training.recipes import DATASETS, MODELS, TUNINGS, ConfidenceControl, EnergyMargins, Recipe, recipe
 
 __all__ = [
     "DATASETS",

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from pnml_bench.zoo.architectures import ARCHITECTURES, create
 from pnml_bench.zoo.checkpoints import CHECKPOINTS, Checkpoint
-from pnml_bench.zoo.network import Network
-from pnml_bench.zoo.normalisation import Normalise
+from pnml_bench.zoo.network import Network, Normalise
 from pnml_bench.zoo.weights import load, round_to_float16, save
 
 __all__ = [

@@ -6,9 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pnml_bench.zoo.densenet import DenseNet
-from pnml_bench.zoo.resnet import Bottleneck
-from pnml_bench.zoo.resnet_cifar import ResNetCifar
-from pnml_bench.zoo.resnet_imagenet import ResNetImageNet
+from pnml_bench.zoo.resnet import Bottleneck, ResNetCifar, ResNetImageNet
 from pnml_bench.zoo.vit import VisionTransformer
 from pnml_bench.zoo.wide_resnet import WideResNet
 

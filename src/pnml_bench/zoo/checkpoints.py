@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pnml.demo.assets import FOLDER as ASSETS
-from pnml.io.download import cache_dir, download, verify
-from pnml_bench.zoo.normalisation import CIFAR, IMAGENET, Channels
+from pnml_bench.data.download import cache_dir, download, verify
+from pnml_bench.zoo.network import CIFAR, IMAGENET, Channels
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,13 @@
-"""Residual blocks and stages (He et al., 2016), shared by the ResNets for CIFAR and ImageNet."""
+"""ResNets (He et al., 2016): for 32×32 images, and for 224×224 with the parameter names of torchvision."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor, nn
-from torch.nn.functional import relu
+from torch.nn.functional import max_pool2d, relu
 
-from pnml_bench.zoo.network import Network, Tap
+from pnml_bench.zoo.network import IMAGENET, Network, Tap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,6 +102,46 @@ class ResNet(Network):
             for block in self.get_submodule(stage).children():
                 x = block(x, tap)
         return x.mean(dim=(2, 3))
+
+
+class ResNetCifar(ResNet):
+    """A ResNet with one stage per number in ``blocks``: by default ResNet-34 with 512 features and 96 taps.
+
+    >>> import torch
+    >>> ResNetCifar(10, blocks=(3, 3, 3), width=16).features(torch.zeros(1, 3, 32, 32)).shape
+    torch.Size([1, 64])
+    """
+
+    head_name = "linear"
+    shortcut_name = "shortcut"
+
+    def __init__(self, num_classes: int, *, blocks: tuple[int, ...] = (3, 4, 6, 3), width: int = 64) -> None:
+        super().__init__(num_classes, nn.Conv2d(3, width, 3, padding=1, bias=False), BasicBlock, blocks)
+
+
+class ResNetImageNet(ResNet):
+    """A ResNet with four stages of ``blocks``: by default ResNet-18 with 512 features and 48 taps.
+
+    >>> import torch
+    >>> ResNetImageNet(1000).features(torch.zeros(1, 3, 64, 64)).shape
+    torch.Size([1, 512])
+    """
+
+    shortcut_name = "downsample"
+    default_normalisation = IMAGENET
+
+    def __init__(
+        self,
+        num_classes: int,
+        *,
+        block: type[BasicBlock | Bottleneck] = BasicBlock,
+        blocks: tuple[int, int, int, int] = (2, 2, 2, 2),
+    ) -> None:
+        super().__init__(num_classes, nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False), block, blocks)
+
+    def stem(self, x: Tensor) -> Tensor:
+        """Compute the input of the first stage."""
+        return max_pool2d(super().stem(x), 3, stride=2, padding=1)
 
 
 def _residual(x: Tensor, steps: Sequence[tuple[nn.Conv2d, nn.BatchNorm2d]], shortcut: nn.Module, tap: Tap) -> Tensor:

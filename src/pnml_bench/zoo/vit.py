@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
-from pnml_bench.zoo.network import Network, Tap
-from pnml_bench.zoo.normalisation import IMAGENET
+from pnml_bench.zoo.network import IMAGENET, Network, Tap
 
 
 class Block(nn.Module):

@@ -17,7 +17,7 @@ from torch import Tensor
 from pnml.backend.files import atomic_path
 from pnml_bench.zoo.architectures import ARCHITECTURES, create
 from pnml_bench.zoo.checkpoints import CHECKPOINTS, locate
-from pnml_bench.zoo.normalisation import Normalise
+from pnml_bench.zoo.network import Normalise
 
 if TYPE_CHECKING:
     from pnml_bench.zoo.network import Network

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-import pnml.io.decode
-from pnml.io.decode import LazyImages, UndecodableError
+import pnml_bench.data.lazy_images
+from pnml.io.decode import UndecodableError
 from pnml_bench.data import load
 from pnml_bench.data.folder import read_folder
+from pnml_bench.data.lazy_images import LazyImages
 from pnml_bench.data.selection import Selection
 
 from .layouts import random_images, write_images
@@ -61,7 +62,7 @@ def test_images_of_different_sizes_need_size(tmp_path: Path) -> None:
 def test_folder_too_large_for_memory_is_lazy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     images = random_images(8, 32)
     paths = write_images(tmp_path, images)
-    monkeypatch.setattr(pnml.io.decode, "MAX_BYTES_IN_MEMORY", 8 * 32 * 32 * 3 - 1)
+    monkeypatch.setattr(pnml_bench.data.lazy_images, "MAX_BYTES_IN_MEMORY", 8 * 32 * 32 * 3 - 1)
     found = load(tmp_path)
     assert isinstance(found.images, LazyImages)
     assert np.array_equal(found.images[2:5], images[2:5])

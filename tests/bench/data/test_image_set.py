@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pnml_bench.data.image_set
-from pnml.io.decode import LazyImages
 from pnml_bench.data import ImageSet
+from pnml_bench.data.lazy_images import LazyImages
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -52,7 +52,7 @@ def test_reads_structs_of_bytes_and_path(tmp_path: Path, encoded: list[bytes], *
 def test_limit_selects_rows_across_batches(
     tmp_path: Path, encoded: list[bytes], limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet_files, "_TAKEN_AT_ONCE", 4)
+    monkeypatch.setattr(parquet_files, "_ROWS_AT_ONCE", 4)
     path = write(tmp_path / "set.parquet", image=encoded, label=list(range(N)))
     found = load(path, limit=limit)
     rows = [i * N // min(limit, N) for i in range(min(limit, N))]

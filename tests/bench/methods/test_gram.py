@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pnml import Correlation, Subspace, regret
 from pnml_bench.methods.gram import Gram, gram_pnml_regret, gram_score, validation_splits
 from pnml_bench.methods.gram_features import GramRanges, gram_features, gram_features_of_batch
-from pnml_bench.zoo.resnet_cifar import ResNetCifar
+from pnml_bench.zoo.resnet import ResNetCifar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

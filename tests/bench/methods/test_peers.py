@@ -242,7 +242,7 @@ def test_scores_do_not_depend_on_how_many_rows_are_scored_at_once(
 ) -> None:
     whole = method.score(View(network, image_set(images)))
     head = network.head
-    monkeypatch.setattr("pnml_bench.methods.peer._AT_ONCE", rows * head.in_features * head.out_features)
+    monkeypatch.setattr("pnml_bench.methods.peers._AT_ONCE", rows * head.in_features * head.out_features)
     parts = method.score(View(network, image_set(images), batch_size=rows))
     assert parts.shape == (len(images),)
     torch.testing.assert_close(parts, whole, rtol=1e-3, atol=1e-4)
@@ -306,16 +306,14 @@ def test_settings_record_the_defaults_of_the_package(labelled: View) -> None:
 
 @pytest.mark.parametrize(("width", "d"), [(342, 171), (512, 256), (768, 512), (2048, 1000)])
 def test_vim_dimension_is_smaller_than_the_number_of_features(width: int, d: int) -> None:
-    network = create("resnet-20", 10)
-    network.linear = torch.nn.Linear(width, 10)
-    assert PEERS["vim"]().constructor_arguments(network)["d"] == d  # type: ignore[attr-defined]
+    assert PEERS["vim"].takes(torch.nn.Linear(width, 10))["d"] == d  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", [name for name, peer in PEERS.items() if getattr(peer, "needs_head", False)])
+@pytest.mark.parametrize("name", ["react", "she", "nnguide"])
 def test_head_takes_what_a_peer_leaves_on_the_cpu(name: str) -> None:
-    network = create("resnet-20", 10).to("meta")
-    head = PEERS[name]().constructor_arguments(network)["head"]  # type: ignore[attr-defined]
-    assert head(torch.zeros(2, network.head.in_features)).device.type == "meta"
+    given = torch.nn.Linear(8, 3, device="meta")
+    head = PEERS[name].takes(given)["head"]  # type: ignore[attr-defined]
+    assert head(torch.zeros(2, 8)).device.type == "meta"
 
 
 def view_of(embeddings: Array, labels: Array | None, network: Network) -> View:

@@ -9,7 +9,7 @@ import torch
 from scipy.special import softmax
 
 from pnml_bench.methods import PublishedDetector
-from pnml_bench.methods.published import PublishedLeverage, PublishedRegret
+from pnml_bench.methods.regret import PublishedLeverage, PublishedRegret
 
 if TYPE_CHECKING:
     from pnml_bench.methods import View

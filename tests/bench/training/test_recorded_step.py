@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pnml_bench.training import epoch, train
-from pnml_bench.training.recorded_step import record_step
+from pnml_bench.training.epoch import record_step
 
 from .small import small_recipe, small_set
 

