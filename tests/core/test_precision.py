@@ -147,7 +147,7 @@ def test_products_in_float32_of_ordinary_rows_move_no_regret() -> None:
     rng = np.random.default_rng(0)
     weight, rows = rng.normal(size=(5, 40)), np.maximum(rng.normal(0.3, 1, size=(3000, 40)), 0).astype(np.float32)
     single, double = (Detector(weight).fit(train) for train in (rows, rows.astype(np.float64)))
-    assert single.correlation._single == [True, True]
+    assert all(single.correlation._single or [False])
     np.testing.assert_allclose(exactly(single, [rows]), exactly(double, [rows]), rtol=1e-4)
 
 
