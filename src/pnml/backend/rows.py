@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +18,14 @@ from pnml.backend.arrays import (
     is_remote,
     is_traced,
     namespace,
+    precision,
     to_numpy,
     working_dtype,
 )
 from pnml.backend.threads import spread
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _CHUNK_BYTES = 3 << 20  # stays in a processor's cache
 _REMOTE_CHUNK_BYTES = 1 << 29  # keeps a GPU busy for milliseconds
@@ -167,8 +167,8 @@ def squares(x: Array) -> Array:
     return xp.linalg.vector_norm(x, axis=-1) ** 2 if compat.is_torch_array(x) else xp.vecdot(x, x)
 
 
-_vecdot: Callable[[Any, Any], Any] = numpy_namespace.vecdot  # type: ignore[attr-defined] # NumPy before 2.0 has none
-if hasattr(np, "vecdot"):
+_vecdot: Callable[[Any, Any], Any] = numpy_namespace.vecdot  # type: ignore[attr-defined]
+if hasattr(np, "vecdot"):  # since NumPy 2.0
     _vecdot = np.vecdot
 
 
@@ -220,10 +220,10 @@ def divisors(norms: Array) -> Array:
 
 def have_safe_squares(norms: Array) -> Any:
     """Return whether no square of a norm overflows or vanishes; of an array on a GPU without waiting for it."""
-    largest = _LARGEST_ROOT[norms.dtype.itemsize]
+    largest = _LARGEST_ROOT[precision(norms) < 1e-12]
     if isinstance(norms, np.ndarray):  # in half of the time, which matters for one row
         return not norms.size or (norms.max() < largest and norms.min() > 1e3 / largest)
     return namespace(norms).all((norms < largest) & (norms > 1e3 / largest))
 
 
-_LARGEST_ROOT = {4: math.sqrt(float(np.finfo(np.float32).max)), 8: math.sqrt(float(np.finfo(np.float64).max))}
+_LARGEST_ROOT = [math.sqrt(float(np.finfo(dtype).max)) for dtype in (np.float32, np.float64)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -35,6 +35,23 @@ if TYPE_CHECKING:
 _KIND = "pnml.correlation"
 _VERSION = 5
 _CHUNK = 2048  # rows: enough for a product to be worth the additions after it
+
+
+class _Sums(NamedTuple):
+    """The sums of some rows: Σxxᵀ of every block; with classes, Σx of every block but the first, and of it by class."""
+
+    products: list[Array]
+    sums: list[Array]
+    of_classes: Array | None
+
+
+def _sums_of(
+    blocks: list[Array], classes: np.ndarray[Any, Any] | None, n_classes: int, single: list[bool] | None
+) -> _Sums:
+    products = [product(block, single=single is not None and single[number]) for number, block in enumerate(blocks)]
+    if classes is None:
+        return _Sums(products, [], None)
+    return _Sums(products, [sum_of_rows(block) for block in blocks[1:]], sum_by_class(blocks[0], classes, n_classes))
 
 
 class Correlation:
@@ -117,11 +134,10 @@ class Correlation:
 
         Args:
             rows: shape (n, M).
-            classes: the class of every row, shape (n,); needed if, and only if, there are classes.
+            classes: the class of every row, shape (n,); needed if there are classes, and not looked at otherwise.
         """
         rows = to_compute(detached(check_shape(rows, self.n_features)))
-        if self.n_classes:
-            classes = check_classes(classes, rows.shape[0], self.n_classes)
+        classes = check_classes(classes, rows.shape[0], self.n_classes) if self.n_classes else None
         given = rows.shape[0]
         batch = Correlation(
             self.widths or rows.shape[1],
@@ -149,34 +165,26 @@ class Correlation:
             if not rows.shape[0]:
                 return
             norms, divisors = layout.norms(rows)
-        whole = self.n_classes == 0
 
         def blocks(part: slice) -> list[Array]:
             chunk = rows[part]
-            if whole:  # to the last digit, for the paper's numbers
+            if layout.whole:  # to the last digit, for the paper's numbers
                 chunk = namespace(chunk).astype(chunk, wide_dtype(chunk), copy=False)
             return layout.blocks(chunk, norms[part], divisors[part])
 
-        if self._single is None and not whole and not is_remote(rows) and rows.shape[0] >= _CHUNK:
-            first = blocks(slice(0, _CHUNK))
-            self._single = [allows_single(block) for block in first]
-        single = self._single or [False] * len(layout.block_widths)
+        if self._single is None and not layout.whole and not is_remote(rows) and rows.shape[0] >= _CHUNK:
+            self._single = [allows_single(block) for block in blocks(slice(0, _CHUNK))]
 
-        def work(part: slice) -> tuple[list[Array], list[Array], Array | None]:
+        def work(part: slice) -> _Sums:
             with np.errstate(all="ignore"):  # of the thread that computes
-                of_part = blocks(part)
-                products = [product(block, single=one) for block, one in zip(of_part, single, strict=True)]
-                if classes is None:
-                    return products, [], None
-                sums = [sum_of_rows(block) for block in of_part[1:]]
-                return products, sums, sum_by_class(of_part[0], classes[part], self.n_classes)
+                return _sums_of(blocks(part), None if classes is None else classes[part], self.n_classes, self._single)
 
         parts = [slice(start, start + _CHUNK) for start in range(0, rows.shape[0], _CHUNK)]
-        for products, sums, of_classes in spread(work, parts) if isinstance(rows, np.ndarray) else map(work, parts):
-            self._products = _plus(self._products, products)
-            self._sums = _plus(self._sums, sums)
-            if of_classes is not None:
-                self._class_sums = of_classes if self._class_sums is None else self._class_sums + of_classes
+        for sums in spread(work, parts) if isinstance(rows, np.ndarray) else map(work, parts):
+            self._products = _plus(self._products, sums.products)
+            self._sums = _plus(self._sums, sums.sums)
+            if sums.of_classes is not None:
+                self._class_sums = sums.of_classes if self._class_sums is None else self._class_sums + sums.of_classes
         self.count = rows.shape[0]
         self._norms = namespace(norms).sum(norms[:, 0], dtype=wide_dtype(norms))
         if classes is not None:
@@ -194,7 +202,8 @@ class Correlation:
         if bool(have_safe_squares(norms)):
             return rows, classes
         rows = namespace(rows).astype(rows, wide_dtype(rows))
-        norms, _ = self.layout.norms(rows)
+        with np.errstate(all="ignore"):
+            norms, _ = self.layout.norms(rows)
         if not self.unit_norm:
             check_squares(norms[:, 0])
             return rows, classes

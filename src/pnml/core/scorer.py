@@ -15,7 +15,7 @@ import numpy as np
 
 from pnml.backend.arrays import is_recorded, is_remote, is_traced, namespace, precision, side_by_side
 from pnml.backend.recorded import Recorded
-from pnml.backend.rows import SMALLEST_NORM, chunk_length, keep_freed_memory, squares, wide_dtype
+from pnml.backend.rows import SMALLEST_NORM, by_chunk, chunk_length, keep_freed_memory, squares, wide_dtype
 from pnml.backend.threads import spread
 from pnml.core import theorem
 from pnml.core.geometry import embedding_share
@@ -35,7 +35,7 @@ LARGEST_ERROR = 3e-4
 """Regrets of a model are computed in float32 if none of those tried is off by a larger share, so that hardly any other
 is off by 1 %."""
 
-_TRIED_ROWS = 128  # of each kind, to tell whether float32 is precise enough
+_TRIED_ROWS = 64  # of each kind, to tell whether float32 is precise enough
 _SMALLEST_REGRET = 1e-30  # errors are relative to no less, as float32 has hardly smaller numbers
 _RULED_OUT = -1e30  # logits of classes that a model does not allow for a sample
 _MOST_ROWS = 2048  # on a GPU: in a larger batch arithmetic costs more than calls
@@ -143,13 +143,21 @@ class Scorer:
         """Return the block of rows (n, M) that is farthest above training rows, (n,): 0 is the embedding."""
         return self._by_chunk(_strangest, rows, logits)
 
+    def regret_and_xtg(self, rows: Array, logits: Array | None = None) -> tuple[Array, Array]:
+        """Return the regrets of rows (n, M) and their xᵀg, which costs nothing beside, (n,) each."""
+        both = self._by_chunk(_regrets_and_xtg, rows, logits)
+        return both[:, 0], both[:, 1]
+
+    def relative_logits(self, rows: Array) -> Array:
+        """Return the logits of the last layer for embeddings as they are, less what all classes share, (n, C)."""
+        return self._by_chunk(_relative_logits, rows, None)
+
     def logits(self, rows: Array) -> Array:
         """Return the logits of the last layer for embeddings (n, M) as they are, shape (n, C)."""
-        xp = namespace(rows)
         dtype = wide_dtype(rows)
-        weight, bias = self.model.head.to(rows, dtype)
-        with np.errstate(all="ignore"):  # of rows that are not finite
-            return xp.astype(rows[:, : self.model.n_features], dtype, copy=False) @ weight + bias
+        head = self.model.head.to(rows, dtype)
+        found: Array = by_chunk(_logits, rows[:, : self.model.n_features], dtype, *head, width=self.model.width)
+        return found
 
     def _by_chunk(self, function: Function, rows: Array, logits: Array | None, *, as_if_unseen: bool = False) -> Array:
         """Apply a function to chunks of rows that stay in a processor's cache, and concatenate what it returns."""
@@ -271,6 +279,10 @@ def _triangular(x: Array, factors: tuple[Factor, ...]) -> Array:
     return found
 
 
+def _logits(x: Array, weight: Array, bias: Array) -> Array:
+    return x @ weight + bias
+
+
 def _regrets(model: ScoringModel, constants: Constants, chunk: Chunk) -> Array:
     return regrets_of(model, compute_terms(model, constants, chunk), chunk.x)
 
@@ -287,6 +299,16 @@ def regrets_of(model: ScoringModel, terms: Terms, x: Array) -> Array:
         if type(x) is not np.ndarray or not finite.all():
             regret = xp.where(xp.all(xp.isfinite(x), axis=-1), regret, xp.full_like(regret, math.nan))
     return regret
+
+
+def _regrets_and_xtg(model: ScoringModel, constants: Constants, chunk: Chunk) -> Array:
+    terms = compute_terms(model, constants, chunk)
+    return side_by_side([regrets_of(model, terms, chunk.x), terms.xtg])
+
+
+def _relative_logits(model: ScoringModel, constants: Constants, chunk: Chunk) -> Array:
+    scaled = chunk.x[:, : model.n_features] @ constants.weight
+    return scaled / model.length + constants.head_bias
 
 
 def _predictive(model: ScoringModel, constants: Constants, chunk: Chunk) -> Array:
@@ -325,17 +347,18 @@ def single_error(model: ScoringModel, rows: np.ndarray[Any, Any]) -> float:
     if model.subspace is not None and model.subspace.rank < model.n_features:
         return math.inf
     rng = np.random.default_rng(0)
-    some = rows[np.arange(_TRIED_ROWS) % len(rows)]
+    some = rows[np.arange(_TRIED_ROWS) % len(rows)].astype(np.float64)
     kinds = [
         some,
-        some + rng.normal(size=some.shape) * rows.std(axis=0),  # far from training rows, and the closer to the mean
+        some + rng.normal(size=some.shape) * some.std(axis=0),
         (some + some[rng.permutation(len(some))]) / 2,
         some[:, rng.permutation(some.shape[1])],
         some * 1e3,
         some * 1e-3,
     ]
-    tried = np.concatenate(kinds).astype(rows.dtype)
-    logits = Scorer(model).logits(tried).astype(tried.dtype)
+    with np.errstate(over="ignore"):
+        tried = np.concatenate(kinds).astype(rows.dtype)
+        logits = Scorer(model).logits(tried).astype(tried.dtype)
     worst = 0.0
     for given in (None, logits):
         exact = Scorer(model).regret(tried, given)
