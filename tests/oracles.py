@@ -186,6 +186,6 @@ def leverages_about_means(
 
     if ridge is None:
         lowest = 2.0**-32 * (len(rows) if scaled else max(float((rows**2).sum()), len(rows)))
-        ridge = min(np.geomspace(lowest, 10 * np.linalg.eigvalsh(within)[-1], 64), key=unlikely)
+        ridge = min(np.geomspace(lowest, 10 * np.linalg.eigvalsh(within)[-1], 16), key=unlikely)
     d = x - means[guessed]
     return np.einsum("ij,jk,ik->i", d, np.linalg.inv(within + ridge * np.eye(len(within))), d), left_out(ridge)
