@@ -156,8 +156,8 @@ def test_nearly_dependent_features_are_scored_in_float64_and_the_log_says_so(
     scale: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     rng = np.random.default_rng(1)
-    rows = rng.normal(size=(3000, 20)) + 100
-    rows[:, 0] = rows[:, 1] + 1e-3 * rng.normal(size=3000)
+    rows = rng.normal(size=(3000, 20)) + 1e3
+    rows[:, 0] = rows[:, 1] + 1e-4 * rng.normal(size=3000)
     rows = rows.astype(np.float32)
     with caplog.at_level("INFO", logger="pnml"):
         detector = Detector(rng.normal(size=(3, 20)), embedding_scale=scale).fit(rows)
