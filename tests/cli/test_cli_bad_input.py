@@ -111,7 +111,7 @@ def test_zero_embeddings_are_left_out_of_fit_with_a_warning_and_flagged_by_score
     assert result.exit_code == 0
     assert result.stderr.count("warning: 1 of 300 training rows have norm 0") == 1
     assert "fitted on 299 rows" in result.stdout
-    assert Detector.load(path).correlation.left_out == 1
+    assert Detector.load(path).left_out == 1
     succeeds("calibrate", path, "--embeddings", files / "held.npy")
     succeeds("score", path, "--embeddings", files / "train.npy", "--out", files / "s.csv")
     table = table_of(files / "s.csv")

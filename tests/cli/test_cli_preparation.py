@@ -9,11 +9,8 @@ import numpy as np
 import onnx
 import pytest
 from PIL import Image
-from safetensors import safe_open
-from safetensors.numpy import load_file
 
 from pnml import Detector, guard
-from pnml.backend.state import save_state
 from pnml.io.preparation import Preparation
 
 from .cli_files import (
@@ -156,22 +153,14 @@ def test_transform_of_the_factory_has_to_be_that_of_fit(folder: Path) -> None:
     assert "with no transform of the factory, got the transform" in fails("score", plain, *model("with_another"), *NEW)
 
 
-def forget_preparation(path: Path) -> None:
-    """Write the file as earlier versions did."""
-    with safe_open(path, framework="numpy") as file:
-        metadata = file.metadata()
-    info = json.loads(metadata["info"])
-    assert info.pop("preparation") == HELD
-    save_state(path, metadata["kind"], int(metadata["version"]), load_file(path), info)
-
-
 @pytest.mark.filterwarnings("default::pnml.io.preparation_record.PreparationWarning")
-def test_file_of_an_earlier_version_takes_options_and_warns_without(folder: Path) -> None:
+def test_file_that_does_not_say_takes_options_and_warns_without(folder: Path) -> None:
     path = fitted_on_images(folder)
     succeeds("score", path, *MODEL, *NEW)
     expected = table(folder / "scores.csv")
-    forget_preparation(path)
-    assert Detector.load(path).preparation is None
+    detector = Detector.load(path)
+    detector.preparation = None
+    detector.save(path)
     assert "images  " not in succeeds("inspect", path)
     result = run("score", path, *MODEL, *NEW, *PREPARED)
     assert "warning" not in result.stderr
