@@ -162,7 +162,7 @@ class Bench:
     ) -> dict[str, Any]:
         """Return the times of calls with batches of one size; ``alone`` is the network as it is compiled."""
         images = self.images(batch, case)
-        network = alone or guard.model
+        network = guard.model if alone is None else alone
 
         def plain() -> None:
             with torch.no_grad():
@@ -281,7 +281,9 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=60)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--networks", nargs="*", help="names of some of the networks, and no large models")
-    parser.add_argument("--compiled", action="store_true", help="the largest batches as torch.compile compiles the network, too")
+    parser.add_argument(
+        "--compiled", action="store_true", help="the largest batches as torch.compile compiles the network, too"
+    )
     parser.add_argument("--quick", action="store_true", help="smaller sizes, to see that everything runs")
     options = parser.parse_args()
     device = torch.device(options.device)
