@@ -229,14 +229,14 @@ def alternate(
         "repeats": repeats,
         "plain, ms": median(a for a, _ in pairs),
         "guarded, ms": median(b for _, b in pairs),
-        **spread("overhead, percent", [100 * (b - a) / a for a, b in pairs]),
-        **spread("overhead, ms", [b - a for a, b in pairs]),
+        **spread("overhead, percent", "overhead, quartiles", [100 * (b - a) / a for a, b in pairs]),
+        **spread("overhead, ms", "overhead, quartiles, ms", [b - a for a, b in pairs]),
     }
 
 
-def spread(name: str, values: list[float]) -> dict[str, Any]:
+def spread(middle_name: str, ends_name: str, values: list[float]) -> dict[str, Any]:
     low, middle, high = quantiles(values, n=4) if len(values) > 1 else 3 * values
-    return {name: middle, f"{name}, quartiles": [low, high]}
+    return {middle_name: middle, ends_name: [low, high]}
 
 
 def file_sizes(guard: pnml.Guard) -> dict[str, float]:
@@ -266,7 +266,7 @@ def named(one: dict[str, Any]) -> str:
 
 
 def times_of(one: dict[str, Any]) -> str:
-    low, high = one["overhead, percent, quartiles"]
+    low, high = one["overhead, quartiles"]
     added = f"{one['overhead, percent']:+.1f} % ({low:.1f} to {high:.1f}), {one['overhead, ms']:+.3f} ms"
     return f"{one['plain, ms']:9.3f} ms {added}"
 
