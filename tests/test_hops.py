@@ -18,7 +18,7 @@ from pnml.core import scorer
 
 SOURCE = str(Path(pnml.__file__).parent)
 DISPATCHER = str(Path(SOURCE) / "cli" / "_app.py")  # runs every command, before any of its work
-OF_SCORER = ["_result", "_regret", "regret", "_by_chunk", "work", "_regrets", "compute_terms"]
+OF_SCORER = ["_result", "regret_and_xtg", "_by_chunk", "work", "_regrets_and_xtg", "compute_terms"]
 
 
 @pytest.fixture
@@ -39,14 +39,14 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return active
 
 
-def test_guard_is_nine_calls_deep(calls: list[str]) -> None:
+def test_guard_is_eight_calls_deep(calls: list[str]) -> None:
     x = torch.rand(200, 6, generator=torch.Generator().manual_seed(0))
     guard = pnml.guard(nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 3))).fit([x], progress=False)
     guard(x)
     assert calls == ["forward", "of_rows", *OF_SCORER]
 
 
-def test_score_command_is_eleven_calls_deep(calls: list[str], tmp_path: Path) -> None:
+def test_score_command_is_ten_calls_deep(calls: list[str], tmp_path: Path) -> None:
     rows = np.random.default_rng(0).random((200, 6)).astype(np.float32)
     np.save(tmp_path / "new.npy", rows)
     pnml.Detector(np.eye(3, 6)).fit(rows).save(tmp_path / "detector.safetensors")
