@@ -15,7 +15,6 @@ from pnml.cli._errors import if_interrupted
 from pnml.core.calibration import Threshold
 from pnml.core.detector import Detector
 from pnml.engines import local
-from pnml.engines.stream import score_to_stream
 from pnml.engines.summary import Summary
 from pnml.io.outputs import check_output
 from pnml.io.source import Samples
@@ -130,7 +129,7 @@ def _score_to_stdout(samples: Samples, detector: Detector, *, by_layer: bool) ->
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="strict")  # as files are, whatever the terminal shows
     try:
-        summary = score_to_stream(samples, detector, sys.stdout, by_layer=by_layer)
+        summary = local.score_to_stream(samples, detector, sys.stdout, by_layer=by_layer)
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python flushes when it exits

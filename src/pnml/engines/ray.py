@@ -19,13 +19,11 @@ from pnml.backend.progress import track
 from pnml.core.detector import Detector
 from pnml.engines.budget import within_budget
 from pnml.engines.cluster import cluster
-from pnml.engines.jobs import ScoreJob, SumJob, row_to_sums
+from pnml.engines.jobs import ScoreJob, SumJob, add_tables, map_ranges, reduce_in_tree, row_to_sums
 from pnml.engines.local import begin, finish_fit, unfitted
-from pnml.engines.mapping import map_ranges
 from pnml.engines.ranges import worker_ranges
-from pnml.engines.reading import check_coverage, check_decoded
+from pnml.engines.reading import check_coverage
 from pnml.engines.summary import Summary
-from pnml.engines.tree import add_tables, reduce_in_tree
 from pnml.io.embedded_images import EmbeddedImages
 from pnml.io.embeddings import EmbeddingFile, open_embeddings
 from pnml.io.images import open_images
@@ -164,8 +162,7 @@ def score_samples(
         for table in track(map_ranges(ray, job, ranges), "score", total=len(ranges), shown=progress):
             for row in ray.get(table).to_pylist():
                 summary += Summary.from_json(row["summary"])
-        check_decoded(samples, summary.skipped)
-        check_coverage(samples, summary.rows + len(summary.skipped))
+        check_coverage(samples, summary.rows, summary.skipped)
         store.check_complete(ranges)
         store.delete_leftovers()
     return summary
