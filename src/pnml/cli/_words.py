@@ -81,20 +81,13 @@ def advise(threshold: Threshold) -> list[str]:
     if threshold.by is not None or not often:
         return []
     named = ", ".join([*map(str, often[:5]), *["..."] * bool(often[5:])])
-    which, rate = (
-        f"class {named} is" if len(often) == 1 else f"classes {named} are",
-        _percent(threshold.false_alarm_rate),
-    )
+    which = f"class {named} is" if len(often) == 1 else f"classes {named} are"
+    rate = _percent(threshold.false_alarm_rate)
     return [f"{which} flagged more often than {rate}: pnml calibrate --by prediction sets a threshold for each class"]
 
 
 def threshold_facts(threshold: Threshold) -> dict[str, Any]:
-    """Return the threshold, how it was set, and the false alarms to expect, of all classes and of each.
-
-    >>> from pnml.core.calibration import calibrate
-    >>> threshold_facts(calibrate([0.1] * 94 + [0.7] * 5, false_alarm_rate=0.05))["value"]
-    0.7
-    """
+    """Return the threshold, how it was set, and the false alarms to expect, of all classes and of each."""
     return {
         "value": threshold.value,
         "false_alarm_rate": threshold.false_alarm_rate,
@@ -118,11 +111,7 @@ def threshold_facts(threshold: Threshold) -> dict[str, Any]:
 
 
 def aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return lines of a table: the first column aligned left, the others right.
-
-    >>> aligned([("layer", "width"), ("embedding", "64")])
-    ['layer      width', 'embedding     64']
-    """
+    """Return lines of a table: the first column aligned left, the others right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join([f"{row[0]:<{widths[0]}}", *(f"{cell:>{n}}" for cell, n in zip(row[1:], widths[1:], strict=True))])

@@ -41,14 +41,6 @@ _OPENERS: dict[str, Callable[[Path, Sequence[str] | None, Sequence[str] | None],
 class EmbeddingFile(Samples):
     """Embeddings of shape (N, M), and features of earlier layers if there are any, read in chunks of bounded memory.
 
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     np.save(Path(folder) / "train.npy", np.eye(3))
-    ...     samples = open_embeddings(Path(folder) / "train.npy")
-    ...     [chunk.embeddings.shape for chunk in samples.chunks()]
-    [(3, 3)]
-
     Attributes:
         columns: the columns of the embedding that were asked for; empty for those that are taken by default.
     """
@@ -93,10 +85,6 @@ def _open(path: PathOrUri, layers: Sequence[str] | None, columns: Sequence[str] 
     return _OPENERS[suffix](path, layers, columns)
 
 
-def _is_nameless(path: PathOrUri) -> bool:
-    return isinstance(path, Path) and path.suffix.lower() == ".npy"
-
-
 @names_its_file
 def open_embeddings(
     path: PathOrUri,
@@ -119,7 +107,8 @@ def open_embeddings(
         fitted: the record of the detector that is given these embeddings; columns are matched with its by their names.
     """
     fit_columns = columns_of(fitted)
-    if fitted is not None and "all" not in fitted and not _is_nameless(path):
+    has_names = not (isinstance(path, Path) and path.suffix.lower() == ".npy")
+    if fitted is not None and "all" not in fitted and has_names:
         columns = columns or fit_columns
     reader = _open(path, layers, columns)
     matched = match_columns(path, reader.feature_names, fit_columns, is_chosen=bool(columns))

@@ -24,16 +24,7 @@ _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
 
 @names_its_file
 def read_head(path: Path) -> tuple[NDArray[Any], NDArray[Any] | None]:
-    """Return ``weight`` (C, M) and ``bias`` (C,) of an ``.npz`` or ``.safetensors`` file; None without a bias.
-
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     np.savez(Path(folder) / "head.npz", weight=np.zeros((3, 8)), bias=np.zeros(3))
-    ...     weight, bias = read_head(Path(folder) / "head.npz")
-    >>> weight.shape, bias.shape
-    ((3, 8), (3,))
-    """
+    """Return ``weight`` (C, M) and ``bias`` (C,) of an ``.npz`` or ``.safetensors`` file; None without a bias."""
     refuse_pickle(path, "tensors")
     if path.suffix not in _READERS:
         raise ValueError(f"{path} is no file of a head: expected one of {', '.join(_READERS)}")

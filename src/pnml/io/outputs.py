@@ -22,12 +22,6 @@ def check_output(out: PathOrUri, *inputs: PathOrUri | None, is_folder: bool = Fa
         out: the file or folder to write.
         *inputs: files and folders that are read; None for those that were not given.
         is_folder: whether ``out`` is, or will be, a folder.
-
-    >>> check_output(Path("scores.csv"), Path("new.csv"), None)
-    >>> check_output("s3://bucket/scores", "s3://bucket/scores/", is_folder=True)
-    Traceback (most recent call last):
-        ...
-    ValueError: s3://bucket/scores would be written over s3://bucket/scores/, which is read: write to another path
     """
     for source in inputs:
         if source is not None and _would_change(out, source, is_folder=is_folder):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnml.io.feature_columns import PREFIX, choose_columns, choose_layers
+from pnml.io.feature_columns import PREFIX, check_distinct, choose_columns, choose_layers
 from pnml.io.paths import PathOrUri, find_parquet_files, pyarrow
 from pnml.io.source import RowReader
 from pnml.io.texts import as_texts, decode_ids
@@ -111,9 +111,7 @@ def open_parquet(path: PathOrUri) -> ParquetFiles:
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
         footers = list(pool.map(read_footer, paths))
     schema = footers[0][1]
-    twice = [name for number, name in enumerate(schema.names) if name in schema.names[:number]]
-    if twice:
-        raise ValueError(f"{path} has two columns named {twice[0]!r}: rename one")
+    check_distinct(path, schema.names)
     for file_path, (_, other, _) in zip(paths, footers, strict=True):
         if not other.equals(schema):
             raise ValueError(f"the columns of {file_path} are not those of {paths[0]}: leave files of other tables out")
@@ -182,12 +180,8 @@ def open_embeddings_parquet(
 ) -> RowReader:
     """Open embeddings in a list column ``embedding``, or in all floating-point columns in order; ``id`` is optional.
 
-    Features of earlier layers are list columns ``features.NAME``, one for each layer.
-
-    Args:
-        path: the file, or a folder of files.
-        layers: names of the layers whose features to read; all that are there when None.
-        columns: the list column, or the columns of numbers, that hold the embeddings, if they are others.
+    Features of earlier layers are list columns ``features.NAME``, one for each layer; all are read if ``layers`` is
+    None. ``columns`` are the list column, or the columns of numbers, that hold the embeddings, if they are others.
     """
     files = open_parquet(path)
     embedding, single = _embedding_columns(path, files.schema, columns)

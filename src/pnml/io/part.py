@@ -14,7 +14,9 @@ from pnml.io.texts import as_texts
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_ABOUT, _SKIPPED, _DIGEST = "about", "skipped", "digest"
+_ABOUT = "about"
+_SKIPPED = "skipped"
+_DIGEST = "digest"
 
 Columns = dict[str, "NDArray[Any]"]
 

@@ -30,17 +30,9 @@ _AGAIN = "score the samples with it, or start over with another --state and this
 
 @names_its_file
 def read_scores(path: Path) -> dict[str, NDArray[Any]]:
-    r"""Return ids (as text), regrets and, where the table has them, the other columns that ``pnml score`` writes.
+    """Return ids (as text), regrets and, where the table has them, the other columns that ``pnml score`` writes.
 
     The table is a .csv or .parquet file, or a folder of .parquet files.
-
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "scores.csv"
-    ...     _ = file.write_text("id,regret,is_ood\na.png,0.25,false\n")
-    ...     read_scores(file)
-    {'id': array(['a.png'], dtype=object), 'regret': array([0.25]), 'is_ood': array([False])}
     """
     columns = _read_csv(path) if path.suffix == ".csv" else _read_parquet(path)
     if missing := [name for name in _REQUIRED if name not in columns]:

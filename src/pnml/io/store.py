@@ -42,17 +42,6 @@ class PartStore:
     Args:
         path: the folder, on this machine or in an object store; it is created when needed.
         file_format: "npz" needs no extra; "parquet" is a format that other programs read.
-
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> import numpy as np
-    >>> from pnml.io.part import Part
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     store = PartStore(Path(folder) / "scores.csv.parts", "npz")
-    ...     _ = store.begin({"input": "rows.npy"}, [(0, 2), (2, 4)])
-    ...     store.write(0, 2, Part({"regret": np.array([0.1, 0.2])}, []))
-    ...     store.read(0, 2), store.read(2, 4)
-    (Part(columns={'regret': array([0.1, 0.2])}, skipped=[], digest=''), None)
     """
 
     def __init__(self, path: PathOrUri, file_format: Literal["npz", "parquet"]) -> None:
@@ -67,7 +56,7 @@ class PartStore:
         return self._folder.lock()
 
     def begin(self, work: dict[str, Any], ranges: Sequence[tuple[int, int]], *, restart: bool = False) -> bool:
-        """Create the folder, or resume in one of the same work; raise ``ValueError`` for any other folder.
+        """Create the folder, or resume in one of the same work; return whether its input changed meanwhile.
 
         Args:
             work: what is computed from what, JSON-able; its "input" may change from run to run, if whoever resumes
@@ -75,27 +64,26 @@ class PartStore:
             ranges: the rows of every part.
             restart: delete the parts of an earlier run, whatever its work.
 
-        Returns:
-            Whether a run is resumed whose input changed.
+        Raises:
+            ValueError: the folder is that of other work, or of another program.
         """
         names = self._folder.names()
-        before: dict[str, Any] | None = None
-        if _MANIFEST in names:
-            before = self._manifest()
-        elif any(not name.startswith(".") for name in names):
-            raise ValueError(f"{self.path} was not written by pnml score: move it, or write to another path")
         files = [self._name(*rows) for rows in ranges]
         changed: list[str] = []
-        if before is not None:
+        if _MANIFEST in names:
+            before = self._manifest()
             earlier = before["work"]
-            changed = [] if restart else [key for key in {**earlier, **work} if earlier.get(key) != work.get(key)]
+            if not restart:
+                changed = [key for key in {**earlier, **work} if earlier.get(key) != work.get(key)]
             if changed not in ([], ["input"]):
                 raise ValueError(
                     f"{self.path} belongs to another run: the {' and the '.join(changed)} changed. Undo the change to "
                     "resume, or start over with --restart"
                 )
             kept = set() if restart else set(files)
-            self._delete(name for name in names if name in before["files"] and name not in kept)
+            self._delete(before["files"].intersection(names) - kept)
+        elif any(not name.startswith(".") for name in names):
+            raise ValueError(f"{self.path} was not written by pnml score: move it, or write to another path")
         manifest = {"kind": _KIND, "version": _VERSION, "written_by": f"pnml {__version__}", "run": self._run}
         content = json.dumps({**manifest, "work": work, "files": files}, indent=1)
         self._folder.write(_MANIFEST, content.encode())
@@ -166,55 +154,49 @@ class PartStore:
         return {**manifest, "files": files}
 
 
-def _open_folder(path: PathOrUri) -> LocalFolder | RemoteFolder:
+def _open_folder(path: PathOrUri) -> _LocalFolder | _RemoteFolder:
     """Return the folder at a path or a URI, which need not exist yet."""
     if isinstance(path, Path):
-        return LocalFolder(path.absolute())  # workers have other working folders
+        return _LocalFolder(path.absolute())  # workers have other working folders
     filesystem, inner = resolve(path)
-    return LocalFolder(Path(inner)) if filesystem.type_name == "local" else RemoteFolder(path, filesystem, inner)
+    return _LocalFolder(Path(inner)) if filesystem.type_name == "local" else _RemoteFolder(path, filesystem, inner)
 
 
 @dataclass(frozen=True)
-class LocalFolder:
+class _LocalFolder:
     """A folder on a disk, for which no pyarrow is needed."""
 
     path: Path
 
     def names(self) -> list[str]:
-        """Return the names of the files, sorted; none if the folder does not exist."""
         if self.path.is_file():
             raise ValueError(f"{self.path} is a file: expected a folder, or nothing yet")
         return sorted(file.name for file in self.path.iterdir()) if self.path.exists() else []
 
     def open(self, name: str) -> IO[bytes]:
-        """Open a file for reading; raise ``FileNotFoundError`` if it does not exist."""
         return (self.path / name).open("rb")
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file under another name and rename it, in a folder that is created if needed."""
         self.path.mkdir(parents=True, exist_ok=True)
         with atomic_path(self.path / name, sweep=False) as partial:  # one of thousands of files in this folder
             partial.write_bytes(content)
 
     def delete(self, name: str) -> None:
-        """Delete a file."""
         (self.path / name).unlink()
 
     def lock(self) -> AbstractContextManager[None]:
-        """Keep other processes out that lock the folder, too."""
         return lock_folder(self.path)
 
 
 @dataclass(frozen=True)
-class RemoteFolder:
-    """A folder in an object store, with the methods of :class:`LocalFolder`."""
+class _RemoteFolder:
+    """A folder in an object store, with the methods of :class:`_LocalFolder`."""
 
     uri: str
     filesystem: Any
     path: str
 
     def names(self) -> list[str]:
-        """Return the names of the files, sorted; none if the folder does not exist."""
         fs = pyarrow(".fs")
         if self.filesystem.get_file_info(self.path).type == fs.FileType.File:
             raise ValueError(f"{self.uri} is a file: expected a folder, or nothing yet")
@@ -222,18 +204,15 @@ class RemoteFolder:
         return sorted(info.base_name for info in listing)
 
     def open(self, name: str) -> Any:
-        """Open a file for reading; raise ``FileNotFoundError`` if it does not exist."""
         return self.filesystem.open_input_file(f"{self.path}/{name}")
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file in one call; the store shows it when it is whole, so a killed writer leaves nothing."""
+        # In one call: the store shows the file when it is whole, so a killed writer leaves nothing.
         with self.filesystem.open_output_stream(f"{self.path}/{name}") as file:
             file.write(content)
 
     def delete(self, name: str) -> None:
-        """Delete a file."""
         self.filesystem.delete_file(f"{self.path}/{name}")
 
     def lock(self) -> AbstractContextManager[None]:
-        """Do nothing: stores have no locks, so writers have to notice each other in another way."""
-        return nullcontext()
+        return nullcontext()  # stores have no locks, so writers have to notice each other in another way

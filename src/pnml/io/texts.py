@@ -28,9 +28,7 @@ def as_texts(values: Iterable[Any]) -> NDArray[Any]:
 def decode_ids(ids: Iterable[bytes], first: int = 0) -> NDArray[Any]:
     """Return ids that a file stores as bytes as text; raise ``ValueError`` for one that is not UTF-8.
 
-    Args:
-        ids: of consecutive rows.
-        first: the number of the first of these rows.
+    They are of consecutive rows, from number ``first`` on.
 
     >>> decode_ids([b"a", "ä".encode()])
     array(['a', 'ä'], dtype=object)
