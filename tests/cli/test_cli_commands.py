@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 import pnml.io.embeddings
-from pnml import Detector, Subspace
-from pnml.cli._spectrum import draw, effective_rank
+from pnml import Detector
+from pnml.cli._words import effective_rank
 from pnml.io.embeddings import EmbeddingFile
 
 from .cli_files import CLASSES, FEATURES, Files, make_files, number_after, run, succeeds, table_of
@@ -193,7 +193,7 @@ def test_effective_rank_counts_equal_directions(counts: list[int]) -> None:
 )
 def test_drawing_of_the_spectrum_falls_from_left_to_right(exponents: list[float], unseen: int, width: int) -> None:
     values = np.array([10.0**exponent for exponent in sorted(exponents, reverse=True)] + [0.0] * unseen)
-    lines = draw(Subspace(values, np.eye(len(values)), count=1), width)
+    lines = draw_spectrum(values, width)
     columns = min(width, len(values))
     bars = [line[10:].ljust(columns) for line in lines[:-2]]
     heights = [sum(" ▁▂▃▄▅▆▇█".find(bar[column]) for bar in bars) for column in range(columns)]

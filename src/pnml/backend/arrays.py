@@ -9,8 +9,6 @@ import array_api_compat as compat
 import array_api_compat.numpy as numpy_namespace
 import numpy as np
 
-from pnml.backend.masked import unmasked
-
 Array = Any
 """An array of NumPy, PyTorch, CuPy, JAX or any other library that follows the array API standard."""
 
@@ -24,6 +22,44 @@ def as_array(values: Array) -> Array:
     """Return ``values`` as they are if they are an array, and as a NumPy array otherwise; refuse masked entries."""
     values = unmasked(values)
     return values if isinstance(values, np.ndarray) or compat.is_array_api_obj(values) else np.asarray(values)
+
+
+def unmasked(values: Any) -> Any:
+    """Return ``values``, a masked array without masked entries as a plain one; raise ``ValueError`` for masked entries.
+
+    Lists and tuples are looked into, because NumPy drops the masks of arrays in them.
+
+    >>> unmasked(np.ma.array([1.0, 2.0]))
+    array([1., 2.])
+    >>> unmasked(np.ma.array([[1.0, 2.0], [3.0, 4.0]], mask=[[False, False], [False, True]]))
+    Traceback (most recent call last):
+        ...
+    ValueError: 1 of 4 entries is masked, the first in row 1, column 1: a masked entry has no value. Leave such ...
+    """
+    masked_arrays = sys.modules.get("numpy.ma")  # whoever has a masked array has imported it
+    if masked_arrays is None:
+        return values
+    if isinstance(values, list | tuple):
+        for one in values:
+            if isinstance(one, masked_arrays.MaskedArray):
+                unmasked(one)
+        return values
+    if not isinstance(values, masked_arrays.MaskedArray):
+        return values
+    mask = masked_arrays.getmaskarray(values)
+    if count := int(mask.sum()):
+        are = "is" if count == 1 else "are"
+        raise ValueError(
+            f"{count:,} of {mask.size:,} entries {are} masked, the first in {_place(mask)}: a masked entry has no "
+            "value. Leave such samples out, or fill them in: x.filled(value)"
+        )
+    return values.data
+
+
+def _place(mask: np.ndarray[Any, Any]) -> str:
+    first = np.argwhere(mask)[0].tolist()
+    names = ["row", "column", *(f"axis {axis}" for axis in range(2, len(first)))]
+    return ", ".join(f"{name} {number}" for name, number in zip(names, first, strict=False))
 
 
 def is_real_floating(array: Array) -> bool:

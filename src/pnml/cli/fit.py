@@ -10,7 +10,7 @@ import typer
 from pnml.backend.read_errors import naming_file
 from pnml.cli import _inputs as options
 from pnml.cli._app import Facts
-from pnml.cli._spectrum import describe, describe_as_facts
+from pnml.cli._words import describe_spectrum, spectrum_facts
 from pnml.core.detector import Detector
 from pnml.core.scaling import EmbeddingScale
 from pnml.engines import local
@@ -128,7 +128,7 @@ def fit(
     named = ", ".join(f"{name} ({width:,})" for name, width in widths)
     typer.echo(f"  layers    {named or 'none: the embedding alone is watched'}")
     typer.echo(f"  rank      {detector.rank:,} of {len(detector.spectrum):,}")
-    typer.echo(f"  spectrum  {describe(detector.spectrum)}")
+    typer.echo(f"  spectrum  {describe_spectrum(detector.spectrum)}")
     typer.echo(f"wrote {out}; next, set its threshold: {_calibrate_command(out, model, weights)}")
     return {
         "detector": out,
@@ -137,7 +137,7 @@ def fit(
         "features": detector.n_features,
         "classes": detector.n_classes,
         "layers": dict(zip(detector.layer_names, detector.feature_widths, strict=True)),
-        **describe_as_facts(detector.spectrum),
+        **spectrum_facts(detector.spectrum),
         "skipped": skipped,
     }
 

@@ -18,11 +18,10 @@ from pnml.engines.reading import check_coverage, read_chunks
 from pnml.engines.summary import Summary
 from pnml.io.fingerprint import fingerprint_detector, join_digests
 from pnml.io.outputs import check_output
-from pnml.io.part import Part
 from pnml.io.preparation_record import check_preparation
 from pnml.io.scores import ScoreTable, score_writer, write_csv
 from pnml.io.source import locate_errors
-from pnml.io.store import PartStore
+from pnml.io.store import Part, PartStore
 from pnml.io.texts import count_characters
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
     from pnml.core.calibration import By, Threshold
     from pnml.engines.ranges import Range
-    from pnml.io.part import Columns
+    from pnml.io.scores import Columns
     from pnml.io.source import Chunk, Samples
     from pnml.pytorch.guard import Guard
 

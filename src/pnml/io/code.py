@@ -51,9 +51,6 @@ def load_code(spec: str, option: str, what: str, example: str) -> Code:
         option: that it is the value of, for errors.
         what: is expected, for errors, as "factory" or "class".
         example: of a name, for errors, as "create".
-
-    >>> load_code("math:sqrt", "--model", "function", "create").value(4)
-    2.0
     """
     source, _, name = spec.rpartition(":")
     if not source or not name:

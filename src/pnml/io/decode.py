@@ -41,13 +41,7 @@ class UndecodableError(ValueError):
 
 
 class PixelGate:
-    """Lets threads work on images as long as these have no more than ``capacity`` pixels together; others wait.
-
-    >>> gate = PixelGate(capacity=100)
-    >>> with gate.admit(60), gate.admit(40):
-    ...     gate.admitted
-    100
-    """
+    """Lets threads work on images as long as these have no more than ``capacity`` pixels together; others wait."""
 
     def __init__(self, capacity: int = MAX_PIXELS) -> None:
         self.capacity = capacity

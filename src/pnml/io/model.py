@@ -28,10 +28,6 @@ def load_model(spec: str, weights: Path | None) -> tuple[nn.Module, Transform | 
             function takes no arguments and returns the model, or a pair of the model and a transform: from a Pillow
             image to a tensor, or from a list of texts to what the model takes.
         weights: a safetensors file with the model's state; None keeps the weights of the factory.
-
-    >>> model, transform = load_model("torch.nn:Identity", None)
-    >>> model, transform
-    (Identity(), None)
     """
     torch = require("torch", extra="torch", what="--model")
     from pnml.pytorch.models import unwrapped

@@ -52,19 +52,11 @@ class Preparation:
         }
 
     def decode(self, encoded: Sequence[Encoded | NDArray[np.uint8]], *, strict: bool) -> list[torch.Tensor | None]:
-        """Decode and prepare images in threads; one that does not decode is None, or raises with ``strict``.
+        """Decode and prepare images in threads, as tensors (C, H, W), not yet normalised unless there is a transform.
 
-        Args:
-            encoded: image files, their contents, or pixels, RGB, uint8 (H, W, 3).
-            strict: raise for an image that does not decode.
-
-        Returns:
-            Tensors (C, H, W), not yet normalised unless there is a transform.
-
-        Raises:
-            UndecodableError: an image does not decode, with ``strict``.
-            OSError: a file cannot be read.
-            ValueError: images that keep their size have too many pixels together.
+        They are files, their contents, or pixels, RGB, uint8 (H, W, 3). One that does not decode is None, or raises
+        ``UndecodableError`` with ``strict``. Images that keep their size raise ``ValueError`` where they have too many
+        pixels together.
         """
 
         def attempt(image: Encoded | NDArray[np.uint8]) -> torch.Tensor | None:
@@ -125,12 +117,7 @@ class Preparation:
 
 
 def _text_of(transform: Callable[[Any], Any]) -> str:
-    """Return a text that is the same in another process: the name of a function, or the repr without addresses.
-
-    >>> import json
-    >>> _text_of(sorted), _text_of(json.dumps)
-    ('builtins.sorted', 'json.dumps')
-    """
+    """Return a text that is the same in another process: the name of a function, or the repr without addresses."""
     name = getattr(transform, "__qualname__", None)
     if name is not None:
         return f"{transform.__module__}.{name}"

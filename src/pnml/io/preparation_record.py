@@ -38,11 +38,7 @@ def restore_preparation(
     std: tuple[float, ...] | None = None,
     transform: Callable[[Any], Any] | None = None,
 ) -> Preparation:
-    """Return the preparation of a record, with the values that are given instead of those that it holds.
-
-    >>> restore_preparation({"channels": "RGB", "size": 32, "mean": [0.5], "std": [0.2]}, size=64)
-    Preparation(size=64, mean=(0.5,), std=(0.2,), transform=None)
-    """
+    """Return the preparation of a record, with the values that are given instead of those that it holds."""
     if transform is not None:
         return Preparation(transform=transform)
     values = of_images(record) or {}
@@ -56,11 +52,8 @@ def restore_preparation(
 def check_preparation(fitted: Record | None, now: Record | None) -> None:
     """Raise ``ValueError`` for samples prepared in another way than those that a detector was fitted on.
 
-    Warn where images keep their size, and the first one differs in shape from the first of the training set.
-
-    Args:
-        fitted: the record of the detector.
-        now: the record of the samples; one of embeddings passes where the other is of images, or has no columns.
+    Warn where images keep their size, and the first one differs in shape from the first of the training set. A record
+    of embeddings passes where the other is of images, or has no columns.
     """
     if fitted is None or now is None:
         return
@@ -96,11 +89,7 @@ def check_preparation(fitted: Record | None, now: Record | None) -> None:
 
 
 def pixels_of(record: Record) -> tuple[int, int] | None:
-    """Return the height and width of prepared images; None where they are not known.
-
-    >>> pixels_of({"size": 32}), pixels_of({"size": None, "shape": [4, 5]}), pixels_of({"transform": "mine.crop"})
-    ((32, 32), (4, 5), None)
-    """
+    """Return the height and width of prepared images; None where they are not known."""
     if record.get("size") is not None:
         return record["size"], record["size"]
     shape = record.get("shape")

@@ -56,7 +56,9 @@ def _kind(name: str) -> Any:
 def _column(values: list[Any], kind: Any) -> NDArray[Any]:
     if kind is object:
         return as_texts(values)
-    return np.asarray([_decision(value) for value in values] if kind is np.bool_ else values, dtype=kind)
+    if kind is np.bool_:
+        values = [_decision(value) for value in values]
+    return np.asarray(values, dtype=kind)
 
 
 def _decision(value: Any) -> bool:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 import numpy as np
 
 from pnml.backend.arrays import to_numpy
-from pnml.io.part import arrow_table
 from pnml.io.paths import pyarrow
 from pnml.io.texts import as_texts
 
@@ -22,7 +21,9 @@ if TYPE_CHECKING:
 
     from pnml.core.detector import Detector
     from pnml.core.result import Result
-    from pnml.io.part import Columns
+
+Columns = dict[str, "NDArray[Any]"]
+"""The columns of a table, by name."""
 
 DTYPES: dict[str, type[Any]] = {
     "prediction": np.int64,
@@ -107,12 +108,19 @@ class ScoreTable:
         return kinds
 
 
+def arrow_table(columns: Columns) -> Any:
+    """Return columns as an Arrow table; those of objects are text, also where they are empty."""
+    arrow = pyarrow()
+    texts = {name: arrow.array(column, arrow.string()) for name, column in columns.items() if column.dtype == object}
+    return arrow.table({**columns, **texts})
+
+
 def score_writer(out: Path) -> Callable[[Path, Iterable[Columns]], None]:
     """Return the function that writes tables with the same columns to one file, in the format that ``out`` ends in."""
     if out.suffix == ".csv":
         return _write_csv
     if out.suffix == ".parquet":
-        pyarrow(".parquet")
+        pyarrow(".parquet")  # now, not after hours
         return _write_parquet
     raise ValueError(f"{out} must end in .parquet or .csv")
 
@@ -162,9 +170,5 @@ def escape_formula(text: str) -> str:
 
 
 def unescape_formula(text: str) -> str:
-    """Return the text that :func:`escape_formula` was given.
-
-    >>> [unescape_formula(escape_formula(text)) for text in ("=1+1", "'-a", "'a", "")]
-    ['=1+1', "'-a", "'a", '']
-    """
+    """Return the text that :func:`escape_formula` was given."""
     return text[1:] if text.startswith("'") and _FORMULA.match(text) else text

@@ -10,8 +10,6 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import IO, TYPE_CHECKING, Any
 
-from pnml.io.embeddings import open_embeddings
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -19,30 +17,21 @@ if TYPE_CHECKING:
 
     from pnml.io.embeddings import EmbeddingFile
 
-NAME = Path("standard input")
-_MAGIC = {b"\x93NUMPY": ".npy", b"PK\x03\x04": ".npz"}
+_NAME = Path("standard input")
+_SUFFIXES = {b"\x93NUMPY": ".npy", b"PK\x03\x04": ".npz"}  # by the first bytes
 _OTHERS = {b"PAR1": "parquet", b"\x1f\x8b": "gzip"}
 
 
-def open_standard_input(
-    stream: IO[bytes], open_file: Callable[[Path], EmbeddingFile] = open_embeddings
-) -> EmbeddingFile:
-    r"""Open embeddings from a stream of ``.npy``, ``.npz`` or CSV, told by its first bytes.
+def open_standard_input(stream: IO[bytes], open_file: Callable[[Path], EmbeddingFile]) -> EmbeddingFile:
+    """Read a stream of ``.npy``, ``.npz`` or CSV, told by its first bytes, to its end, and open its embeddings.
 
-    Args:
-        stream: read to its end now. The copy on disk is deleted with the last reference to what is returned.
-        open_file: opens that copy.
-
-    >>> from io import BytesIO
-    >>> samples = open_standard_input(BytesIO(b"id,f0,f1\na,1,2\nb,3,4\n"))
-    >>> [(chunk.ids.tolist(), chunk.embeddings.tolist()) for chunk in samples.chunks()]
-    [(['a', 'b'], [[1.0, 2.0], [3.0, 4.0]])]
+    ``open_file`` opens the copy on disk, which is deleted with the last reference to what is returned.
     """
     begin = stream.read(6)
     for magic, other in _OTHERS.items():
         if begin.startswith(magic):
-            raise ValueError(f"{NAME} is {other}: expected .npy, .npz or CSV; write it to a file and give its path")
-    suffix = next((suffix for magic, suffix in _MAGIC.items() if begin.startswith(magic)), ".csv")
+            raise ValueError(f"{_NAME} is {other}: expected .npy, .npz or CSV; write it to a file and give its path")
+    suffix = next((suffix for magic, suffix in _SUFFIXES.items() if begin.startswith(magic)), ".csv")
     folder = Path(mkdtemp(prefix="pnml-"))
     path = folder / f"stdin{suffix}"
 
@@ -56,7 +45,7 @@ def open_standard_input(
         shutil.copyfileobj(stream, file)
     with _renamed(path):
         samples = open_file(path)
-    return replace(samples, reader=replace(samples.reader, path=NAME, read=read))
+    return replace(samples, reader=replace(samples.reader, path=_NAME, read=read))
 
 
 @contextmanager
@@ -65,4 +54,4 @@ def _renamed(path: Path) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise ValueError(str(error).replace(str(path), str(NAME))) from error
+        raise ValueError(str(error).replace(str(path), str(_NAME))) from error

@@ -7,29 +7,90 @@ import logging
 import re
 from contextlib import nullcontext
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple
 from uuid import uuid4
+
+import numpy as np
 
 from pnml._version import __version__
 from pnml.backend.files import atomic_path
 from pnml.backend.read_errors import naming_file
 from pnml.io.locks import lock_folder
-from pnml.io.part import decode_npz, decode_parquet, encode_npz, encode_parquet
 from pnml.io.paths import pyarrow, resolve
+from pnml.io.scores import arrow_table
+from pnml.io.texts import as_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from contextlib import AbstractContextManager
 
-    from pnml.io.part import Part
     from pnml.io.paths import PathOrUri
+    from pnml.io.scores import Columns
 
 _LOG = logging.getLogger(__name__)
 _MANIFEST = "_manifest.json"  # readers of parquet folders ignore names that begin with an underscore
 _KIND, _VERSION = "pnml scores", 1
 _PART_NAME = re.compile(r"rows-\d{12,}-\d{12,}\.(npz|parquet)")
-_FORMATS = {"npz": (encode_npz, decode_npz), "parquet": (encode_parquet, decode_parquet)}
+_ABOUT = "about"
+_SKIPPED = "skipped"
+_DIGEST = "digest"
+
+
+class Part(NamedTuple):
+    """The scores of a range of rows.
+
+    Attributes:
+        columns: the scores.
+        skipped: the ids of the images that do not decode.
+        digest: of the content of the rows, as :meth:`~pnml.io.source.Samples.digest` returns it.
+    """
+
+    columns: Columns
+    skipped: list[str]
+    digest: str = ""
+
+    def covers(self, start: int, stop: int) -> bool:
+        """Return whether every row from ``start`` to before ``stop`` is scored or was skipped."""
+        wanted = stop - start - len(self.skipped)
+        return bool(self.columns) and all(len(column) == wanted for column in self.columns.values())
+
+
+def _encode_npz(part: Part) -> bytes:
+    """Return a part as the content of an ``.npz``; columns of text are kept as JSON."""
+    texts = {name: column.tolist() for name, column in part.columns.items() if column.dtype == object}
+    numbers = {name: column for name, column in part.columns.items() if column.dtype != object}
+    about = {"order": list(part.columns), "texts": texts, _SKIPPED: part.skipped, _DIGEST: part.digest}
+    file = BytesIO()
+    np.savez(file, **{_ABOUT: np.frombuffer(json.dumps(about).encode(), np.uint8)}, **numbers)  # type: ignore[arg-type]
+    return file.getvalue()
+
+
+def _decode_npz(file: IO[bytes]) -> Part:
+    with np.load(file, allow_pickle=False) as arrays:
+        about = json.loads(arrays[_ABOUT].tobytes())
+        texts = {name: as_texts(column) for name, column in about["texts"].items()}
+        columns = {name: texts[name] if name in texts else np.asarray(arrays[name]) for name in about["order"]}
+    return Part(columns, about[_SKIPPED], about[_DIGEST])
+
+
+def _encode_parquet(part: Part) -> bytes:
+    content = pyarrow().BufferOutputStream()
+    metadata = {_SKIPPED: json.dumps(part.skipped), _DIGEST: part.digest}
+    pyarrow(".parquet").write_table(arrow_table(part.columns).replace_schema_metadata(metadata), content)
+    return bytes(content.getvalue())
+
+
+def _decode_parquet(file: IO[bytes]) -> Part:
+    with pyarrow(".parquet").ParquetFile(file) as content:
+        table = content.read()
+    columns = {name: table.column(name).to_numpy() for name in table.column_names}
+    metadata = table.schema.metadata
+    return Part(columns, json.loads(metadata[_SKIPPED.encode()]), metadata.get(_DIGEST.encode(), b"").decode())
+
+
+_FORMATS = {"npz": (_encode_npz, _decode_npz), "parquet": (_encode_parquet, _decode_parquet)}
 
 
 class PartStore:
