@@ -17,7 +17,7 @@ from safetensors.numpy import save_file
 
 import pnml.io.embeddings
 from pnml import Detector
-from pnml.cli._words import effective_rank
+from pnml.cli._words import draw_spectrum, effective_rank
 from pnml.io.embeddings import EmbeddingFile
 
 from .cli_files import CLASSES, FEATURES, Files, make_files, number_after, run, succeeds, table_of

@@ -100,13 +100,13 @@ def record_cuda_graph(function: Callable[..., Array], *arrays: Array | None) -> 
     with torch.cuda.device(arrays[0].device), torch.no_grad():  # type: ignore[union-attr]
         torch.cuda.current_stream().synchronize()
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            found = function(*held)
+            output = function(*held)
 
     def replay(*arrays: Array | None) -> Array:
         for one, array in zip(held, arrays, strict=True):
             if one is not None:
                 one.copy_(array)
         graph.replay()
-        return found.clone()
+        return output.clone()
 
     return replay

@@ -62,7 +62,8 @@ def load_state(
         raise ValueError(f"{path} holds no {kind} but {metadata.get('kind', 'a file that pnml did not write')}")
     digest = metadata.pop(_DIGEST, None)
     try:
-        written, writer = int(metadata["version"]), metadata["written_by"]
+        written = int(metadata["version"])
+        writer = metadata["written_by"]
         info = dict(json.loads(metadata["info"], parse_constant=_refuse_constant))
     except (KeyError, ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is damaged, its metadata cannot be read ({error}): write it again") from error

@@ -63,5 +63,6 @@ for command in (
     monitor.monitor,
 ):
     app.command(cls=Command)(common_options(command))
-if (more := benchmark()) is not None:
+more = benchmark()
+if more is not None:
     more.join(app)

@@ -45,8 +45,12 @@ TracebackOption = Annotated[
     ),
 ]
 
-DONE, REFUSED, USAGE, NOTICED, INTERRUPTED = 0, 1, 2, 3, 130
-"""The exit codes."""
+# The exit codes.
+DONE = 0
+REFUSED = 1
+USAGE = 2
+NOTICED = 3
+INTERRUPTED = 130
 
 _EXAMPLE = re.compile(r"^Example: `(?P<line>[^`]+)`\n*", re.MULTILINE)
 _KEPT = ("--head", "--head-layer", "--layers", "--embedding-scale")  # by a detector
@@ -193,7 +197,8 @@ def _files(words: Sequence[str]) -> list[str]:
 
 def _given_value(error: Exception, words: Sequence[str]) -> str | None:
     """Return the value of the option that an error is about, where the words hold one."""
-    if not isinstance(error, typer.BadParameter) or (option := getattr(error, "param", None)) is None:
+    option = getattr(error, "param", None)
+    if not isinstance(error, typer.BadParameter) or option is None:
         return None
     following = (value for word, value in itertools.pairwise(words) if word in option.opts)
     joined = (word.partition("=")[2] for word in words if word.partition("=")[0] in option.opts and "=" in word)

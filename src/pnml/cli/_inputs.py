@@ -152,7 +152,7 @@ class Inputs:
         """
         if self.embeddings is None or self.images is not None:
             raise typer.BadParameter(_EITHER)
-        if any(given is not None for given in (self.model, self.weights, self.size, self.mean, self.std)):
+        if any(value is not None for value in (self.model, self.weights, self.size, self.mean, self.std)):
             raise typer.BadParameter("--model, --weights, --size, --mean and --std go with --images only")
         columns = () if self.column is None else tuple(name.strip() for name in self.column.split(","))
 
@@ -183,18 +183,19 @@ class Inputs:
             raise typer.BadParameter(_EITHER)
         if self.column is not None:
             raise typer.BadParameter("--column goes with --embeddings only")
-        mean, std = channels(self.mean, "--mean"), channels(self.std, "--std")
+        mean = channels(self.mean, "--mean")
+        std = channels(self.std, "--std")
         reader = open_images(self.images)
         model, transform = load_model(self.model, self.weights)
-        told = any(given is not None for given in (self.size, self.mean, self.std))
-        if transform is not None and told:
+        has_options = any(value is not None for value in (self.size, self.mean, self.std))
+        if transform is not None and has_options:
             raise typer.BadParameter(f"{self.model} brings its own transform: leave --size, --mean and --std out")
         from pnml.pytorch.guard import Guard
 
         guard = Guard(model, head=head_layer, layers=layers, embedding_scale=embedding_scale)
         loaded = None if detector is None else guard.load(detector, check_model=check_model).fitted()
         record = None if loaded is None else of_images(loaded.preparation)
-        if detector is not None and record is None and transform is None and not told:
+        if detector is not None and record is None and transform is None and not has_options:
             message = f"{detector} does not say how images were prepared: give --size, --mean and --std as for its fit"
             warnings.warn(message, PreparationWarning, stacklevel=2)
         return EmbeddedImages(

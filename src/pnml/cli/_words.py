@@ -57,18 +57,7 @@ def describe_threshold(threshold: Threshold) -> list[str]:
 
 
 def describe_classes(threshold: Threshold) -> list[str]:
-    """Return a table of what the threshold means for each predicted class; of many, for those flagged most.
-
-    >>> from pnml.core.calibration import calibrate
-    >>> threshold = calibrate([0.1] * 90 + [0.7] * 9, predictions=[0] * 92 + [1] * 7, false_alarm_rate=0.2)
-    >>> for line in describe_classes(threshold):
-    ...     print(line)
-    calibration samples of each predicted class, and where its false-alarm rate lies with 95% confidence
-    class  samples  flagged  threshold               false alarms
-    0           92        2        0.1     0.3% to 7.6%, measured
-    1            7        7        0.1  59.0% to 100.0%, measured
-    class 1 is flagged more often than 20%: pnml calibrate --by prediction sets a threshold for each class
-    """
+    """Return a table of what the threshold means for each predicted class; of many, for those flagged most."""
     shown = sorted(threshold.classes, key=lambda one: one.interval, reverse=True)[:_MOST_CLASSES]
     rows = [("class", "samples", "flagged", "threshold", "false alarms")]
     for one in sorted(shown, key=lambda one: one.prediction):

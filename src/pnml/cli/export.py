@@ -77,13 +77,13 @@ def _checked_shape(given: tuple[int, ...] | None, preparation: Record | None) ->
         if given is None:
             raise typer.BadParameter("the detector does not know the shape of its inputs", param_hint="--example-shape")
         return given
-    known = 3, *pixels
-    if given is not None and given != known and preparation is not None and preparation["size"] is not None:
+    shape = (3, *pixels)
+    if given is not None and given != shape and preparation is not None and preparation["size"] is not None:
         raise ValueError(
-            f"the detector was fitted on images of shape {known}, got --example-shape {','.join(map(str, given))}: "
+            f"the detector was fitted on images of shape {shape}, got --example-shape {','.join(map(str, given))}: "
             "leave it out, or fit again with another --size"
         )
-    return known if given is None else given
+    return shape if given is None else given
 
 
 def _shape(text: str) -> tuple[int, ...]:

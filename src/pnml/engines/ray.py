@@ -153,7 +153,8 @@ def score_samples(
     """Score all samples into a folder of parquet files, one per range; see :func:`score`."""
     check_preparation(detector.preparation, samples.preparation_record)
     samples = within_budget(samples, detector.n_classes)
-    store, ranges = PartStore(out, "parquet"), worker_ranges(samples)
+    store = PartStore(out, "parquet")
+    ranges = worker_ranges(samples)
     job = ScoreJob(_portable(samples), detector, store, by_layer)
     summary = Summary()
     check_output(out, samples.path, is_folder=True)

@@ -25,7 +25,8 @@ def _chunks(samples: Samples, ranges: Sequence[Range]) -> Iterator[Chunk]:
     position = -1
     for start, stop in ranges:
         if start != position:
-            chunks, position = samples.chunks(start), start
+            chunks = samples.chunks(start)
+            position = start
         while position < stop:
             chunk = next(chunks, None)
             position = stop + 1 if chunk is None else chunk.stop

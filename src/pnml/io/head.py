@@ -42,7 +42,8 @@ def read_head(path: Path) -> tuple[NDArray[Any], NDArray[Any] | None]:
                 f"{name!r} of {path} holds {what}: expected finite numbers, 'weight' of shape (classes, features) and "
                 "'bias' of shape (classes,)"
             )
-    weight, bias = arrays["weight"], arrays.get("bias")
+    weight = arrays["weight"]
+    bias = arrays.get("bias")
     if bias is not None and len(bias) != len(weight):
         turned = ": store weight.T" if len(bias) == weight.shape[1] else ""
         raise ValueError(
@@ -62,12 +63,14 @@ def _read_safetensors(path: Path) -> tuple[list[str], dict[str, NDArray[Any]]]:
 
 def _to_array(path: Path, name: str, tensor: dict[str, Any]) -> NDArray[Any]:
     """Return a tensor as NumPy array; bfloat16, which NumPy lacks, is the upper half of a float32."""
-    dtype, data, shape = tensor["dtype"], tensor["data"], tensor["shape"]
+    dtype = tensor["dtype"]
     if dtype == "BF16":
-        return (np.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4").reshape(shape)
-    if dtype not in _DTYPES:
+        numbers = (np.frombuffer(tensor["data"], "<u2").astype("<u4") << 16).view("<f4")
+    elif dtype in _DTYPES:
+        numbers = np.frombuffer(tensor["data"], _DTYPES[dtype])
+    else:
         raise ValueError(f"{name!r} of {path} holds {dtype} numbers: expected one of {', '.join(_DTYPES)} or BF16")
-    return np.frombuffer(data, _DTYPES[dtype]).reshape(shape)
+    return numbers.reshape(tensor["shape"])
 
 
 def _read_npz(path: Path) -> tuple[list[str], dict[str, NDArray[Any]]]:

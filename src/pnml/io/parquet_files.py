@@ -218,9 +218,10 @@ def _embedding_columns(path: PathOrUri, schema: Any, columns: Sequence[str] | No
         chosen = choose_columns(path, [*lists, *numbers], columns)
         if len(chosen) == 1 and chosen[0] in lists:
             return chosen[0], []
-        if both := [name for name in chosen if name in lists]:
+        of_lists = [name for name in chosen if name in lists]
+        if of_lists:
             raise ValueError(
-                f"--column {','.join(columns)} chooses {len(chosen)} columns of {path}, and {both[0]!r} holds lists: "
+                f"--column {','.join(columns)} chooses {len(chosen)} columns of {path}, and {of_lists[0]!r} holds lists: "
                 "choose one column of lists, or columns of numbers"
             )
         return None, chosen

@@ -75,7 +75,8 @@ def check_preparation(fitted: Record | None, now: Record | None) -> None:
         )
     for name in ("channels", "resize", "mean", "std"):
         _compare(name, _text(fitted.get(name)), _text(now.get(name)))
-    before, after = pixels_of(fitted), pixels_of(now)
+    before = pixels_of(fitted)
+    after = pixels_of(now)
     if before is None or after is None or before == after:
         return
     pixels = [f"{height}×{width}" for height, width in (before, after)]
@@ -106,11 +107,13 @@ def describe_preparation(record: Record) -> str:
         return list_names(record["columns"])
     if record.get("transform") is not None:
         return f"{record['channels']}, then the transform of the model's factory: {record['transform']}"
-    pixels, size = pixels_of(record), record["size"]
-    shape = "" if pixels is None else f" {pixels[0]}×{pixels[1]} pixels"
-    sized = f"not resized, the first has{shape}" if size is None and shape else f"resized to{shape}"
+    pixels = pixels_of(record)
+    sized = "not resized"
+    if pixels is not None:
+        sized = "not resized, the first has" if record["size"] is None else "resized to"
+        sized += f" {pixels[0]}×{pixels[1]} pixels"
     values = f"mean {_text(record['mean'])}, std {_text(record['std'])}"
-    return f"{record['channels']}, {sized if shape else 'not resized'}, scaled to [0, 1], {values}"
+    return f"{record['channels']}, {sized}, scaled to [0, 1], {values}"
 
 
 def _compare(name: str, before: str, after: str) -> None:

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _MANIFEST = "_manifest.json"  # readers of parquet folders ignore names that begin with an underscore
-_KIND, _VERSION = "pnml scores", 1
+_KIND = "pnml scores"
+_VERSION = 1
 _PART_NAME = re.compile(r"rows-\d{12,}-\d{12,}\.(npz|parquet)")
 _ABOUT = "about"
 _SKIPPED = "skipped"
@@ -155,8 +156,9 @@ class PartStore:
         names = set(self._folder.names())
         if _MANIFEST not in names or self._manifest()["run"] != self._run:
             raise ValueError(f"another run has begun in {self.path}: wait until it ends, or write to another path")
-        if missing := [name for rows in ranges if (name := self._name(*rows)) not in names]:
-            raise ValueError(f"{self.path} has lost {missing[0]}: run the command again")
+        for rows in ranges:
+            if self._name(*rows) not in names:
+                raise ValueError(f"{self.path} has lost {self._name(*rows)}: run the command again")
 
     def write(self, start: int, stop: int, part: Part) -> None:
         """Write the part of the rows from ``start`` to before ``stop``."""
