@@ -104,7 +104,7 @@ def create():
 
 
 @pytest.mark.filterwarnings("ignore::pnml.cli.fit.EmptyClassesWarning")  # the network is not trained
-@pytest.mark.filterwarnings("default::pnml.io.preparation_record.PreparationWarning")
+@pytest.mark.filterwarnings("default::pnml.io.preparation.PreparationWarning")
 def test_images_of_another_size_that_is_kept_give_a_warning(folder: Path) -> None:
     (folder / "made_pooled.py").write_text(POOLED)
     model = ("--model", "made_pooled:create")
@@ -165,7 +165,7 @@ def forget_preparation(path: Path) -> None:
     save_state(path, metadata["kind"], int(metadata["version"]), load_file(path), info)
 
 
-@pytest.mark.filterwarnings("default::pnml.io.preparation_record.PreparationWarning")
+@pytest.mark.filterwarnings("default::pnml.io.preparation.PreparationWarning")
 def test_file_of_an_earlier_version_takes_options_and_warns_without(folder: Path) -> None:
     path = fitted_on_images(folder)
     succeeds("score", path, *MODEL, *NEW)

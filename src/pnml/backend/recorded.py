@@ -36,9 +36,7 @@ class Recorded:
     """
 
     def __init__(
-        self,
-        function: Callable[..., Array],
-        record: Callable[..., Callable[..., Array]] | None = None,
+        self, function: Callable[..., Array], record: Callable[..., Callable[..., Array]] | None = None
     ) -> None:
         self._function = function
         self._record = record or record_cuda_graph

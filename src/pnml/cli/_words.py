@@ -139,11 +139,7 @@ def spectrum_facts(spectrum: NDArray[Any]) -> dict[str, float]:
     """Return the rank, the effective rank, and the number of directions with 99% of the energy."""
     energy = np.cumsum(spectrum) / spectrum.sum()
     most = int(np.searchsorted(energy, 0.99)) + 1
-    return {
-        "rank": rank_of(spectrum),
-        "effective_rank": effective_rank(spectrum),
-        "directions_of_99_percent": most,
-    }
+    return {"rank": rank_of(spectrum), "effective_rank": effective_rank(spectrum), "directions_of_99_percent": most}
 
 
 def describe_spectrum(spectrum: NDArray[Any]) -> str:

@@ -10,7 +10,7 @@ from pnml.cli._app import Facts
 from pnml.cli._inputs import CheckModelOption, DetectorFile, WeightsOption
 from pnml.io.model import load_model
 from pnml.io.outputs import check_output
-from pnml.io.preparation_record import Record, describe_preparation, of_images, pixels_of
+from pnml.io.preparation import Record, describe_preparation, of_images, pixels_of
 
 
 def export(

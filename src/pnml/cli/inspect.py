@@ -17,7 +17,7 @@ from pnml.cli._words import (
     threshold_facts,
 )
 from pnml.core.detector import Detector
-from pnml.io.preparation_record import describe_preparation, of_images
+from pnml.io.preparation import describe_preparation, of_images
 
 
 def inspect(detector: DetectorFile) -> Facts:

@@ -15,7 +15,7 @@ from pnml.core.detector import Detector
 from pnml.core.monitor import Monitor
 from pnml.io.locks import lock_folder
 from pnml.io.outputs import check_output
-from pnml.io.preparation_record import of_images
+from pnml.io.preparation import of_images
 from pnml.io.score_table import take_in
 from pnml.io.scores import layer_labels
 from pnml.io.texts import read_class_names
@@ -35,9 +35,7 @@ def monitor(
     detector: Annotated[
         Path | None,
         typer.Option(
-            help="The calibrated detector; a --state that exists has what is needed of it.",
-            exists=True,
-            dir_okay=False,
+            help="The calibrated detector; a --state that exists has what is needed of it.", exists=True, dir_okay=False
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="The page to write.", dir_okay=False)] = Path("monitor.html"),
@@ -55,8 +53,7 @@ def monitor(
     ] = None,
     title: Annotated[str | None, typer.Option(help="Its title.")] = None,
     classes: Annotated[
-        Path | None,
-        typer.Option(help="A text file of class names, one a line.", exists=True, dir_okay=False),
+        Path | None, typer.Option(help="A text file of class names, one a line.", exists=True, dir_okay=False)
     ] = None,
 ) -> Facts:
     """Say whether a stream still looks like the calibration data, and since when not; write a page for a browser.

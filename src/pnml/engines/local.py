@@ -18,7 +18,7 @@ from pnml.engines.reading import check_coverage, read_chunks
 from pnml.engines.summary import Summary
 from pnml.io.fingerprint import fingerprint_detector, join_digests
 from pnml.io.outputs import check_output
-from pnml.io.preparation_record import check_preparation
+from pnml.io.preparation import check_preparation
 from pnml.io.scores import ScoreTable, score_writer, write_csv
 from pnml.io.source import locate_errors
 from pnml.io.store import Part, PartStore

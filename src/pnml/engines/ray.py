@@ -29,8 +29,7 @@ from pnml.io.embeddings import EmbeddingFile, open_embeddings
 from pnml.io.images import open_images
 from pnml.io.outputs import check_output
 from pnml.io.paths import path_or_uri
-from pnml.io.preparation import Preparation
-from pnml.io.preparation_record import check_preparation, restore_preparation
+from pnml.io.preparation import Preparation, check_preparation, restore_preparation
 from pnml.io.store import PartStore
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
     from pnml.engines.local import Fit, Sums
     from pnml.io.paths import PathOrUri
-    from pnml.io.preparation_record import Record
+    from pnml.io.preparation import Record
     from pnml.io.source import Samples
     from pnml.pytorch.guard import Guard
 

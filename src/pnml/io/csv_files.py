@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
@@ -77,7 +78,8 @@ class Record(NamedTuple):
     cells: list[str]
 
 
-class CsvTable(NamedTuple):
+@dataclass(frozen=True)
+class CsvTable:
     """The header of a CSV file: the delimiter that it has most of, its cells, and the number of records after it."""
 
     path: Path

@@ -221,8 +221,8 @@ def _embedding_columns(path: PathOrUri, schema: Any, columns: Sequence[str] | No
         of_lists = [name for name in chosen if name in lists]
         if of_lists:
             raise ValueError(
-                f"--column {','.join(columns)} chooses {len(chosen)} columns of {path}, and {of_lists[0]!r} holds lists: "
-                "choose one column of lists, or columns of numbers"
+                f"--column {','.join(columns)} chooses {len(chosen)} columns of {path}, and {of_lists[0]!r} holds "
+                "lists: choose one column of lists, or columns of numbers"
             )
         return None, chosen
     if "embedding" in fields:
