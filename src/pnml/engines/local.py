@@ -140,7 +140,7 @@ def score_to_stream(samples: Samples, detector: Detector, file: TextIO, *, by_la
     """Score all samples as CSV into an open file, a chunk at a time; what was written stays if an error follows."""
     check_preparation(detector.preparation, samples.preparation_record)
     samples = within_budget(samples, detector.n_classes)
-    table = ScoreTable.of(detector, by_layer=by_layer)
+    table = ScoreTable(detector, by_layer=by_layer)
     summary = Summary()
 
     def tables() -> Iterator[Columns]:
@@ -200,7 +200,7 @@ def score_rows(
         _LOG.info("resuming: %s of %s rows are scored already", f"{done:,}", f"{samples.count:,}")
     missing = [rows for rows in ranges if rows not in summaries]
     starts = {stop: start for start, stop in missing}
-    table = ScoreTable.of(detector, by_layer=by_layer)
+    table = ScoreTable(detector, by_layer=by_layer)
     tables: list[Columns] = []
     skipped: list[str] = []
     digests: list[bytes] = []

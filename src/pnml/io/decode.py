@@ -30,7 +30,8 @@ MAX_PIXELS = 1 << 26
 """Of one image, 8,192×8,192, and of all images that are decoded at the same time. A few kilobytes can hold more."""
 
 _THREADS = min(32, os.cpu_count() or 1)
-_BITS_PER_SAMPLE, _PHOTOMETRIC = 258, 262  # tags of TIFF
+_BITS_PER_SAMPLE = 258  # a tag of TIFF
+_PHOTOMETRIC = 262
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -132,7 +133,8 @@ def _grey(image: Any) -> NDArray[np.uint8]:
         raise ValueError(f"its {kind} grow from white to black: store them from black to white")
     values: NDArray[Any] = np.asarray(image)
     if image.mode == "F":
-        low, high = float(values.min()), float(values.max())
+        low = float(values.min())
+        high = float(values.max())
         if not (low >= 0 and high <= 1):  # also for NaN
             raise ValueError(
                 f"its floats go from {low:.4g} to {high:.4g}, expected 0 to 1: divide them by the largest possible"
