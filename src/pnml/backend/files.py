@@ -36,9 +36,7 @@ def atomic_path(target: str | os.PathLike[str], *, sweep: bool = True) -> Iterat
         sweep: delete what dead writers left in that folder, see :func:`delete_leftovers`.
 
     Raises:
-        FileNotFoundError: there is no such folder.
-        PermissionError: no file can be made in it.
-        OSError: the disk is full; the error has the name of the target.
+        OSError: there is no such folder, no file can be made in it, or the disk is full; it has the name of the target.
         ValueError: the target exists and is no file.
     """
     mode = _existing_mode(Path(target))

@@ -28,11 +28,8 @@ _LOG = logging.getLogger(__name__)
 class Recorded:
     """A function of arrays, or None, that gives what it would give, on a GPU by replaying what it did.
 
-    The function must look at no value, and all that it reads besides its argument must stay where it is.
-
-    Args:
-        function: from arrays to an array.
-        record: makes a function that replays, given the function and arrays like those to come.
+    The function must look at no value, and all that it reads besides its argument must stay where it is. ``record``
+    makes a function that replays, given the function and arrays like those to come.
     """
 
     def __init__(

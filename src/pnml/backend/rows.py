@@ -61,9 +61,7 @@ def check_shape(rows: Array, n_features: int | None) -> Array:
 def check_finite(rows: Array, widths: Sequence[int] = ()) -> None:
     """Raise ``ValueError`` for the first value of rows (n, M) that is not finite.
 
-    Args:
-        rows: embeddings, and the features of earlier layers beside them.
-        widths: how many columns the embedding and each of these layers have, if there are any.
+    ``widths`` say how many columns the embedding and each of the layers beside it have, if there are any.
     """
     xp = namespace(rows)
     finite = xp.isfinite(rows)
@@ -115,14 +113,8 @@ def chunk_length(rows: Array, item_bytes: int, width: int | None = None) -> int:
 def by_chunk(function: Callable[..., Any], rows: Array, dtype: Any, *args: Any, width: int | None = None) -> Any:
     """Apply a function to chunks of rows (n, M) converted to a dtype, and concatenate what it returns.
 
-    Chunks of NumPy rows are computed on all cores.
-
-    Args:
-        function: called as ``function(chunk, *args)`` for chunks (k, M); returns an array (k, ...) or a tuple of such.
-        rows: at least one row.
-        dtype: of the chunks.
-        *args: further arguments of the function.
-        width: how many numbers a row takes at the same time; see :func:`chunk_length`.
+    Chunks of NumPy rows are computed on all cores. ``function(chunk, *args)`` returns an array (k, ...) for a chunk
+    (k, M), or a tuple of such; a row takes ``width`` numbers at the same time, see :func:`chunk_length`.
     """
     keep_freed_memory()
     xp = namespace(rows)

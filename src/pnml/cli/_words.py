@@ -26,15 +26,7 @@ _NOTES = {
 
 
 def describe_threshold(threshold: Threshold) -> list[str]:
-    """Return lines that state the threshold, how it was set, and the false alarms to expect.
-
-    >>> from pnml.core.calibration import calibrate
-    >>> for line in describe_threshold(calibrate([0.1] * 94 + [0.7] * 5, false_alarm_rate=0.05)):
-    ...     print(line)
-    0.7 nats: a sample with a larger regret is called out-of-distribution
-    set from 99 held-out samples to flag 5% of in-distribution samples on average
-    this one flags 1.7% to 10.0% of them with 95% confidence
-    """
+    """Return lines that state the threshold, how it was set, and the false alarms to expect."""
     rate = _percent(threshold.false_alarm_rate)
     set_from = f"set from {threshold.count:,} {threshold.source} samples to flag {rate} of in-distribution samples"
     note = [_NOTES[threshold.source]] if threshold.source in _NOTES else []

@@ -52,13 +52,7 @@ class Fit(NamedTuple):
 
 
 def fit(samples: Samples, head: Detector | Guard, *, progress: bool = True) -> Fit:
-    """Fit a new detector on all samples.
-
-    Args:
-        samples: the training set.
-        head: a detector, or for images the guard of their model: its last layer and embedding scale are used.
-        progress: show a progress bar on stderr.
-    """
+    """Fit a new detector with the last layer and embedding scale of a detector, or of the guard of images' model."""
     samples = within_budget(samples, head.n_classes if isinstance(head, Detector) else 0)
     return finish_fit(samples, head, sum_rows(samples, 0, samples.count, head, progress=progress))
 
@@ -74,8 +68,7 @@ def calibrate(
 ) -> tuple[Threshold, tuple[str, ...]]:
     """Set the threshold of a detector from in-distribution samples, as :meth:`~pnml.Detector.calibrate` does.
 
-    Returns:
-        The threshold, and the ids of the images that do not decode.
+    Return it with the ids of the images that do not decode.
     """
     check_preparation(detector.preparation, samples.preparation_record)
     samples = within_budget(samples, detector.n_classes)

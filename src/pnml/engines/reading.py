@@ -36,13 +36,7 @@ def _chunks(samples: Samples, ranges: Sequence[Range]) -> Iterator[Chunk]:
 
 
 def check_coverage(samples: Samples, done: int, skipped: Sequence[str]) -> None:
-    """Raise ``ValueError`` unless all rows are done or were skipped, some are done, and no file changed meanwhile.
-
-    Args:
-        samples: what was read.
-        done: the number of rows that were summed or scored.
-        skipped: the ids of the images that do not decode.
-    """
+    """Raise ``ValueError`` unless all rows are done or were skipped, some are done, and no file changed meanwhile."""
     if len(skipped) == samples.count:
         raise ValueError(f"none of the {samples.count:,} images of {samples.path} decodes")
     done += len(skipped)

@@ -77,12 +77,8 @@ def read_image(encoded: Encoded, transform: Transform | None = None) -> NDArray[
 def open_rgb(encoded: Encoded) -> Iterator[Any]:
     """Yield a Pillow image, RGB, of a file or bytes.
 
-    Meanwhile other threads wait if their images would have more than ``MAX_PIXELS`` together with this one.
-
-    Raises:
-        UndecodableError: its content is no image of a known format, is damaged, has more than ``MAX_PIXELS``, or
-            values whose range is not known.
-        OSError: the file cannot be read.
+    Meanwhile other threads wait if their images would have more than ``MAX_PIXELS`` together with this one. Content
+    that is no image, is damaged, has more pixels, or values whose range is not known, raises ``UndecodableError``.
     """
     with BytesIO(encoded) if isinstance(encoded, bytes) else encoded.open("rb") as file:
         with _reporting(encoded):

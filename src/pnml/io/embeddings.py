@@ -49,11 +49,7 @@ _OPENERS: dict[str, Callable[[Path, Sequence[str] | None, Sequence[str] | None],
 
 @dataclass(frozen=True)
 class EmbeddingFile(Samples):
-    """Embeddings of shape (N, M), and features of earlier layers if there are any, read in chunks of bounded memory.
-
-    Attributes:
-        columns: the columns of the embedding that were asked for; empty for those that are taken by default.
-    """
+    """Embeddings (N, M), and features of earlier layers if there are any; ``columns`` are those that were asked for."""
 
     columns: tuple[str, ...] = ()
 

@@ -28,19 +28,12 @@ _ROWS_AT_ONCE = 1024  # of which some are taken
 
 @dataclass(frozen=True)
 class ParquetFiles:
-    """One parquet file, or several with the same columns, read as one table.
+    """One parquet file, or several with the same columns, read as one table."""
 
-    Attributes:
-        filesystem: the pyarrow filesystem of the files.
-        files: the path of every file, and the number of rows of each of its row groups.
-        schema: the pyarrow schema that the files share.
-        id_bytes: the size of an id, on average in the row group of the longest; 0 without ids.
-    """
-
-    filesystem: Any
-    files: tuple[tuple[str, tuple[int, ...]], ...]
+    filesystem: Any  # of pyarrow, as the schema
+    files: tuple[tuple[str, tuple[int, ...]], ...]  # the path of each, and the numbers of rows of its row groups
     schema: Any
-    id_bytes: int = 0
+    id_bytes: int = 0  # of an id, on average in the row group of the longest; 0 without ids
 
     @property
     def count(self) -> int:
@@ -53,10 +46,7 @@ class ParquetFiles:
         return (0, *accumulate(rows for _, groups in self.files for rows in groups))[:-1]
 
     def tables(self, columns: list[str], start: int, size: int) -> Iterator[tuple[int, Any]]:
-        """Yield tables of ``size`` rows (fewer only at the end), with the number of their first row, from ``start`` on.
-
-        Earlier row groups are not read.
-        """
+        """Yield tables of ``size`` rows from ``start`` on (fewer at the end), with the number of their first row."""
         arrow = pyarrow()
         first = start
         rest = None

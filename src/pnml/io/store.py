@@ -40,13 +40,7 @@ _DIGEST = "digest"
 
 
 class Part(NamedTuple):
-    """The scores of a range of rows.
-
-    Attributes:
-        columns: the scores.
-        skipped: the ids of the images that do not decode.
-        digest: of the content of the rows, as :meth:`~pnml.io.source.Samples.digest` returns it.
-    """
+    """The scores of a range of rows, the ids of the images that do not decode, and a digest of the rows' content."""
 
     columns: Columns
     skipped: list[str]
@@ -99,11 +93,8 @@ class PartStore:
 
     A file is named after its range and is whole or absent. Writing a range again replaces its file, so a worker may be
     killed at any time and its range done again by another. Sorted by name, the parts are in the order of the input.
-    Nothing is deleted that the manifest does not list.
-
-    Args:
-        path: the folder, on this machine or in an object store; it is created when needed.
-        file_format: "npz" needs no extra; "parquet" is a format that other programs read.
+    Nothing is deleted that the manifest does not list. The folder is on this machine or in an object store. The format
+    "npz" needs no extra; "parquet" is one that other programs read.
     """
 
     def __init__(self, path: PathOrUri, file_format: Literal["npz", "parquet"]) -> None:
@@ -120,14 +111,13 @@ class PartStore:
     def begin(self, work: dict[str, Any], ranges: Sequence[tuple[int, int]], *, restart: bool = False) -> bool:
         """Create the folder, or resume in one of the same work; return whether its input changed meanwhile.
 
+        Raise ``ValueError`` for the folder of other work, unless with ``restart``, or of another program.
+
         Args:
             work: what is computed from what, JSON-able; its "input" may change from run to run, if whoever resumes
                 compares the digests of parts.
             ranges: the rows of every part.
             restart: delete the parts of an earlier run, whatever its work.
-
-        Raises:
-            ValueError: the folder is that of other work, or of another program.
         """
         names = self._folder.names()
         files = [self._name(*rows) for rows in ranges]
