@@ -11,7 +11,7 @@ from PIL import Image
 
 import pnml.io.embeddings
 from pnml import Detector
-from pnml.io.store import LocalFolder
+from pnml.io.store import _LocalFolder
 
 from .cli_files import FEATURES, MODEL, Files, fails, fitted_on_images, make_files, run, stop_after, succeeds, table_of
 
@@ -154,7 +154,7 @@ def test_killed_before_the_manifest_is_written_keeps_the_parts_of_the_same_rows(
         raise OSError("power failure")
 
     with monkeypatch.context() as patch:
-        patch.setattr(LocalFolder, "write", fail)  # of the manifest
+        patch.setattr(_LocalFolder, "write", fail)  # of the manifest
         assert "power failure" in fails(*words)
     np.save(files / "many.npy", ROWS)
     scored.clear()

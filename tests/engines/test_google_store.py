@@ -12,8 +12,7 @@ import pytest
 from pnml.io.embeddings import open_embeddings
 from pnml.io.fingerprint import fingerprint_path
 from pnml.io.images import open_images
-from pnml.io.part import Part
-from pnml.io.store import PartStore
+from pnml.io.store import Part, PartStore
 
 from .files import embeddings, write_folder, write_rows
 from .google_store import ROOM, GoogleStore, serving_google

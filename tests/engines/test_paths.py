@@ -13,9 +13,8 @@ import pytest
 from pnml.io.embeddings import open_embeddings
 from pnml.io.fingerprint import fingerprint_path
 from pnml.io.images import open_images
-from pnml.io.part import Part
 from pnml.io.paths import path_or_uri, resolve
-from pnml.io.store import PartStore
+from pnml.io.store import Part, PartStore
 
 from .files import embeddings, write_folder, write_rows
 from .store import Store, serving
