@@ -60,21 +60,6 @@ def test_score_job_keeps_a_stored_part_and_replaces_a_truncated_one(samples: Emb
     assert pq.read_table(path).num_rows == 50
 
 
-@pytest.mark.parametrize("stop", [45, 110])
-def test_range_that_ends_elsewhere_raises(stop: int, samples: EmbeddingFile) -> None:
-    with pytest.raises(ValueError, match=rf"rows 0 to {stop} of .* changed while they were read"):
-        SumJob(samples, head())(0, stop)
-
-
-def test_not_finite_row_is_named_by_its_position_in_the_file(tmp_path: Path) -> None:
-    rows = ROWS.copy()
-    rows[93, 2] = np.nan
-    samples = open_embeddings(write_rows(tmp_path / "bad.parquet", rows, group=20))
-    job = ScoreJob(samples, head().fit(ROWS), PartStore(tmp_path / "out", "parquet"))
-    with pytest.raises(ValueError, match=r"row 93 of .*bad\.parquet, counted from 0, holds nan"):
-        job(0, 100)
-
-
 def test_zero_embeddings_are_left_out_of_sums_and_get_the_largest_regret(tmp_path: Path) -> None:
     rows = ROWS.copy()
     rows[[3, 93]] = 0

@@ -21,7 +21,6 @@ import pnml.io.embeddings
 from pnml import Detector
 from pnml.backend.arrays import to_numpy
 from pnml.cli import app
-from pnml.core.detector import ZeroEmbeddingWarning
 from pnml.engines import local, mapping
 from pnml.engines.jobs import SumJob, row_to_sums
 from pnml.engines.ranges import worker_ranges
@@ -30,7 +29,6 @@ from pnml.io.embeddings import open_embeddings
 from pnml.io.preparation import Preparation
 
 from .files import COVERAGE, FEATURES, embeddings, fitted, head, layer_features, write_folder, write_layers, write_rows
-from .google_store import serving_google
 from .images import embedded, guard, write_images
 from .store import serving
 
@@ -252,14 +250,6 @@ def test_s3_store_is_read_and_written(tmp_path: Path) -> None:
     assert found.replace_schema_metadata().equals(table_of_one_process(samples, detector))
 
 
-def test_google_store_is_read_and_written(tmp_path: Path) -> None:
-    new = folder_of(tmp_path / "bucket" / "new")
-    with serving_google(tmp_path) as store:
-        detector = fit(store.uri("bucket/new"), head(), progress=False)
-        score(store.uri("bucket/new"), detector, store.uri("bucket/scores"), progress=False)
-    assert table_at(tmp_path / "bucket" / "scores").equals(table_of_one_process(open_embeddings(new), detector))
-
-
 def test_errors_of_workers_are_raised_as_on_one_machine(tmp_path: Path) -> None:
     rows = ROWS.copy()
     rows[777, 2] = np.inf
@@ -283,22 +273,6 @@ def test_errors_of_workers_are_raised_as_on_one_machine(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", ROWS)
     with pytest.raises(ValueError, match="is no parquet: the engine ray reads parquet files"):
         fit(tmp_path / "rows.npy", head())
-
-
-def test_zero_embeddings_are_left_out_and_flagged_as_on_one_machine(tmp_path: Path) -> None:
-    rows = ROWS.copy()
-    rows[[5, 777]] = 0
-    folder_of(tmp_path / "zeros", rows)
-    detector = fit(tmp_path / "zeros", head(), progress=False)
-    assert (detector.correlation.count, detector.correlation.left_out) == (998, 2)
-    with pytest.warns(ZeroEmbeddingWarning, match="2 of 1000 training rows"):
-        detector.calibrate(embeddings(200, seed=1))
-    summary = score(tmp_path / "zeros", detector, tmp_path / "scores", progress=False)
-    table = table_at(tmp_path / "scores")
-    assert table.equals(table_of_one_process(open_embeddings(tmp_path / "zeros"), detector))
-    assert summary.maximum == table["regret"][5].as_py() == pytest.approx(np.log(detector.n_classes))
-    assert table["is_ood"][5].as_py()
-    assert table["is_ood"][777].as_py()
 
 
 def test_commands_print_and_write_the_same_as_without_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

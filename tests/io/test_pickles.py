@@ -61,13 +61,6 @@ def test_whole_models_are_for_the_function_of_the_user(tmp_path: Path) -> None:
         _load(tmp_path / "whole.pt")
 
 
-def test_pickles_of_others_have_no_line_of_torch(tmp_path: Path) -> None:
-    with pytest.raises(
-        ValueError, match=r"rows\.pkl is a pickle, .* frame\.to_parquet\('rows\.parquet'\) or numpy\.save"
-    ):
-        open_embeddings(tmp_path / "rows.pkl")
-
-
 def _load(path: Path) -> None:
     model = nn.BatchNorm1d(3)
     _load_weights(model, path)
