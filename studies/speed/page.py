@@ -15,7 +15,7 @@ RECORDS = ("guard-h200.json", "guard-cpu.json")
 
 def guard_overhead() -> str:
     """Return what guarding adds to a pass, with and without earlier layers, on every machine."""
-    lines = [("machine", "network", "layers watched", "pass, ms", "guarded, ms", "adds (quartiles)")]
+    lines = [("machine", "network", "batch", "layers watched", "pass, ms", "guarded, ms", "adds (quartiles)")]
     for name in RECORDS:
         record = json.loads((FOLDER / name).read_text(encoding="utf-8"))
         machine = record["run"]["device"].partition(": ")[2]
@@ -24,8 +24,9 @@ def guard_overhead() -> str:
             adds = f"{one['overhead, percent']:.1f}% ({low:.1f} to {high:.1f})".replace("-", "−")
             times = f"{one['plain, ms']:,.1f}", f"{one['guarded, ms']:,.1f}"
             pixels = f", {one['pixels']} pixels" if one.get("pixels", 32) != 32 else ""
-            network = label(one["network"]) + pixels + (", compiled" if one.get("compiled") else "")
-            lines.append((machine, network, str(one["watched"]), *times, adds))
+            network = label(one["network"]) + pixels + (", bfloat16" if one.get("dtype") == "bfloat16" else "")
+            network += ", compiled" if one.get("compiled") else ""
+            lines.append((machine, network, str(one["batch"]), str(one["watched"]), *times, adds))
     return markdown_table(lines)
 
 

@@ -42,8 +42,10 @@ def test_updates_of_several_threads_lose_nothing() -> None:
     statistic = Correlation(n_classes=3)
     with ThreadPoolExecutor(THREADS) as pool:
         list(pool.map(lambda part: statistic.update(ROWS[part], CLASSES[part]), BATCHES))
-    np.testing.assert_array_equal(statistic.matrix, ROWS.T @ ROWS)
-    np.testing.assert_array_equal(statistic.class_sums, [ROWS[c == CLASSES].sum(axis=0) for c in range(3)])
+    units = ROWS / np.linalg.norm(ROWS, axis=1, keepdims=True)
+    np.testing.assert_allclose(statistic.matrix, units.T @ units, rtol=1e-12, atol=1e-12)
+    sums = [units[c == CLASSES].sum(axis=0) for c in range(3)]
+    np.testing.assert_allclose(statistic.class_sums, sums, rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(statistic.class_counts, np.bincount(CLASSES))
     assert statistic.count == 320
     assert statistic.norm_sum == pytest.approx(np.linalg.norm(ROWS, axis=1).sum(), rel=1e-12)

@@ -172,7 +172,12 @@ def test_few_rows_on_a_gpu_are_recorded_and_many_are_not(monkeypatch: pytest.Mon
     monkeypatch.setattr(scorer, "is_remote", lambda _: True)
     asked: list[int] = []
     of_few = detector.scorer._of_few
-    monkeypatch.setattr(detector.scorer, "_of_few", lambda *arrays: (asked.append(len(arrays[0])), of_few(*arrays))[1])
+
+    def note(rows: Any, logits: Any) -> Any:
+        asked.append(len(rows))
+        return of_few(rows, logits)
+
+    monkeypatch.setattr(detector.scorer, "_of_few", note)
     found = detector.score(x)
     assert found.isnan().tolist() == [number == 2 for number in range(5)]
     detector.score(torch.zeros(5000, 6, dtype=torch.float64))

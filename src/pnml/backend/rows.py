@@ -18,6 +18,7 @@ from pnml.backend.arrays import (
     is_remote,
     is_traced,
     namespace,
+    precision,
     to_numpy,
     working_dtype,
 )
@@ -219,10 +220,10 @@ def divisors(norms: Array) -> Array:
 
 def have_safe_squares(norms: Array) -> Any:
     """Return whether no square of a norm overflows or vanishes; of an array on a GPU without waiting for it."""
-    largest = _LARGEST_ROOT[norms.dtype.itemsize]
+    largest = _LARGEST_ROOT[precision(norms) < 1e-12]
     if isinstance(norms, np.ndarray):  # in half of the time, which matters for one row
         return not norms.size or (norms.max() < largest and norms.min() > 1e3 / largest)
     return namespace(norms).all((norms < largest) & (norms > 1e3 / largest))
 
 
-_LARGEST_ROOT = {4: math.sqrt(float(np.finfo(np.float32).max)), 8: math.sqrt(float(np.finfo(np.float64).max))}
+_LARGEST_ROOT = [math.sqrt(float(np.finfo(dtype).max)) for dtype in (np.float32, np.float64)]

@@ -49,7 +49,7 @@ def fit(
     layers: Annotated[
         str,
         typer.Option(
-            help="The earlier layers that are watched: auto, which is about eight of the model or all that the "
+            help="The earlier layers that are watched: auto, which is four of the model or all that the "
             "embeddings' file holds; last, which is none; or their names with commas between.",
             metavar="auto|last|NAME,NAME",
         ),
