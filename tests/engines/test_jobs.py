@@ -10,6 +10,7 @@ import pytest
 
 from pnml import Detector
 from pnml.core.detector import ZeroEmbeddingWarning
+from pnml.core.scorer import LARGEST_ERROR
 from pnml.engines.jobs import ScoreJob, SumJob, row_to_sums
 from pnml.engines.summary import Summary
 from pnml.io.embeddings import open_embeddings
@@ -42,7 +43,7 @@ def test_score_job_writes_what_the_detector_computes(samples: EmbeddingFile, tmp
     assert [name for name in table if name != "id"] == ["prediction", "probability", "regret", "p_value", "is_ood"]
     for name, column in table.items():
         if name != "id":
-            np.testing.assert_allclose(column, result[name], rtol=1e-6)
+            np.testing.assert_allclose(column, result[name], rtol=LARGEST_ERROR)
     summary = Summary.from_json(row["summary"])
     assert (summary.rows, summary.flagged) == (40, int(result["is_ood"].sum()))
     np.testing.assert_allclose([summary.minimum, summary.maximum], [min(table["regret"]), max(table["regret"])])

@@ -91,8 +91,8 @@ def test_sums_of_ranges_add_up_to_the_sum_of_all_rows(sizes: list[int], unit_nor
     assert total.count == len(rows)
     assert total.unit_norm == unit_norm
     assert skipped == tuple(f"{number}.png" for number in range(len(parts)))
-    np.testing.assert_allclose(total.matrix, expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())
-    np.testing.assert_allclose(total.norm_sum, float(lengths.sum()), rtol=1e-12)
+    np.testing.assert_allclose(total.matrix, expected, atol=1e-6 * np.abs(expected).max())  # of float32 rows
+    np.testing.assert_allclose(total.norm_sum, float(lengths.sum()), rtol=1e-6)
 
 
 def test_row_of_zero_embeddings_keeps_their_count() -> None:

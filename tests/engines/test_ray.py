@@ -28,7 +28,18 @@ from pnml.engines.ray import SkippedImagesWarning, fit, score, score_samples, su
 from pnml.io.embeddings import open_embeddings
 from pnml.io.preparation import Preparation
 
-from .files import COVERAGE, FEATURES, embeddings, fitted, head, layer_features, write_folder, write_layers, write_rows
+from .files import (
+    COVERAGE,
+    FEATURES,
+    assert_same_statistic,
+    embeddings,
+    fitted,
+    head,
+    layer_features,
+    write_folder,
+    write_layers,
+    write_rows,
+)
 from .images import embedded, guard, write_images
 from .store import serving
 
@@ -92,7 +103,7 @@ def table_of_one_process(samples: Any, detector: Detector) -> pa.Table:
         table = result.to_table()
         del table["xtg"]
         if detector.layer_names:
-            names = np.array(["embedding", *detector.layer_names])
+            names = np.array(["embedding", *detector.watched_names])
             table["strangest_layer"] = names[to_numpy(result.strangest_layer, np.int64)]
         tables.append(pa.table({"id": chunk.ids, **table}))
     return pa.concat_tables(tables)
@@ -129,26 +140,13 @@ def killer(victim: Path) -> Iterator[None]:
     assert not thread.is_alive(), "nobody was killed"
 
 
-def assert_same_statistic(detector: Detector, expected: Detector) -> None:
-    """Compare every sum to rounding, and the sample of rows to the last bit."""
-    one, other = detector.correlation, expected.correlation
-    assert one.widths == other.widths
-    for layer in range(len(one.widths or ())):
-        matrix = other.layer_matrix(layer)
-        np.testing.assert_allclose(one.layer_matrix(layer), matrix, rtol=1e-12, atol=1e-12 * np.abs(matrix).max())
-    np.testing.assert_array_equal(one.class_counts, other.class_counts)
-    np.testing.assert_allclose(one.class_sums, other.class_sums, rtol=1e-11, atol=1e-11)
-    np.testing.assert_allclose(one.norm_sum, other.norm_sum, rtol=1e-12)
-    assert one.sample == other.sample
-
-
 def test_fit_on_a_folder_equals_fit_on_its_rows(tmp_path: Path) -> None:
     samples = open_embeddings(folder_of(tmp_path / "train"))
     assert len(worker_ranges(samples)) > 6
     detector = fit(tmp_path / "train", head(), progress=False)
     expected = head().fit(ROWS)
     assert detector.correlation.count == len(ROWS)
-    assert_same_statistic(detector, expected)
+    assert_same_statistic(detector.correlation, expected.correlation)
     again, _ = sum_samples(samples, head(), progress=False)
     assert (
         again == detector.correlation
@@ -162,7 +160,7 @@ def test_layers_are_fitted_and_scored_as_on_one_machine(tmp_path: Path) -> None:
     detector = fit(path, head(), progress=False)
     assert detector.layer_names == ("stem", "block.1")
     expected, _ = local.fit(samples, head(), progress=False)
-    assert_same_statistic(detector, expected)
+    assert_same_statistic(detector.correlation, expected.correlation)
     np.testing.assert_allclose(
         detector.score(ROWS[:50], features=[rows[:50] for rows in layer_features(len(ROWS)).values()]),
         expected.score(ROWS[:50], features=[rows[:50] for rows in layer_features(len(ROWS)).values()]),
@@ -231,7 +229,7 @@ def test_images_are_scored_by_actors_of_which_one_is_killed(tmp_path: Path) -> N
     assert guarded.detector is detector
     assert detector.correlation.count == expected.correlation.count == 326
     assert detector.layer_names == expected.layer_names == guarded.layers
-    assert_same_statistic(detector, expected)
+    assert_same_statistic(detector.correlation, expected.correlation)
     assert detector.preparation == {**Preparation().record(), "shape": [4, 4]}
     with pytest.warns(SkippedImagesWarning):
         score(folder, guarded, tmp_path / "scores", batch_size=2, progress=False)

@@ -20,7 +20,7 @@ THRESHOLD = calibrate(np.arange(1.0, 100), predictions=np.arange(99) % 3)
 
 @pytest.fixture
 def monitor() -> Monitor:
-    return Monitor(SimpleNamespace(threshold=THRESHOLD, layer_names=("conv1", "embedding")))
+    return Monitor(SimpleNamespace(threshold=THRESHOLD, watched_names=("conv1", "embedding")))
 
 
 def test_layers_are_found_by_their_names(monitor: Monitor, tmp_path: Path) -> None:
