@@ -8,8 +8,6 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,13 +20,11 @@ from pnml.core.detector_state import VERSION
 from pnml.core.scorer import LARGEST_ERROR
 from pnml.io.embeddings import EmbeddingFile
 
-from .cli_files import CLASSES, FEATURES, Files, make_files, number_after, run, succeeds, table_of
+from .cli_files import CLASSES, FEATURES, Files, make_files, number_after, succeeds, table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
-
-    from numpy.typing import NDArray
 
     from pnml.io.source import Chunk
 
@@ -56,35 +52,6 @@ def test_fit_writes_the_detector_of_all_rows(scale: Any, head_suffix: str, files
     assert f"fitted on 300 rows of {files / 'train.npy'}" in said
     assert f"rank      5 of {FEATURES}" in said
     assert f"classes   {CLASSES}" in said
-
-
-def test_fit_scales_embeddings_automatically_by_default(files: Files) -> None:
-    assert Detector.load(files.fitted()).embedding_scale == Detector(files.weight).embedding_scale == "auto"
-
-
-def test_fit_without_a_bias_uses_zeros(files: Files) -> None:
-    np.savez(files / "bare.npz", weight=files.weight)
-    out = files / "detector.safetensors"
-    succeeds("fit", "--embeddings", files / "train.npy", "--head", files / "bare.npz", "--out", out)
-    assert not Detector.load(out).bias.any()
-
-
-def spy(method: Callable[..., Any], seen: list[int]) -> Callable[..., Any]:
-    def wrapped(self: object, rows: NDArray[Any], **how: Any) -> Any:
-        seen.append(len(rows))
-        return method(self, rows, **how)
-
-    return wrapped
-
-
-def test_embeddings_are_read_in_chunks(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[int] = []
-    for owner, name in ((Detector, "partial_fit"), (Detector, "calibration_scores"), (Detector, "__call__")):
-        monkeypatch.setattr(owner, name, spy(getattr(owner, name), seen))
-    path = files.fitted(calibrated=True)
-    succeeds("score", path, "--embeddings", files / "new.npy", "--out", files / "scores.csv")
-    assert max(seen) == 7
-    assert sum(seen) == len(files.train) + len(files.held) + len(files.new)
 
 
 def test_at_most_two_chunks_are_in_memory(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,14 +113,6 @@ def test_score_writes_what_the_detector_computes(suffix: str, calibrated: bool, 
     assert (f"{expected['is_ood'].sum()} (" if calibrated else "no threshold is set") in said
 
 
-def test_score_keeps_the_ids_of_the_file(files: Files) -> None:
-    names = [f"sample {number}" for number in range(len(files.new))]
-    column = pa.FixedSizeListArray.from_arrays(pa.array(files.new.ravel()), FEATURES)
-    pq.write_table(pa.table({"embedding": column, "id": names}), files / "new.parquet", row_group_size=13)
-    succeeds("score", files.fitted(), "--embeddings", files / "new.parquet", "--out", files / "scores.parquet")
-    assert table_of(files / "scores.parquet")["id"] == names
-
-
 def test_inspect_prints_what_the_file_holds(files: Files) -> None:
     path = files.fitted()
     said = succeeds("inspect", path)
@@ -172,12 +131,6 @@ def test_inspect_prints_what_the_file_holds(files: Files) -> None:
     threshold = Detector.load(path).threshold
     assert threshold is not None
     assert f"threshold  {threshold.value:.6g} nats" in succeeds("inspect", path)
-
-
-@pytest.mark.parametrize("scale", ["paper", "natural"])
-def test_inspect_prints_the_other_scales(scale: Any, files: Files) -> None:
-    Detector(files.weight, files.bias, embedding_scale=scale).fit(files.train).save(files / "detector.safetensors")
-    assert f"scale      {scale}\ncomputes" in succeeds("inspect", files / "detector.safetensors")
 
 
 @given(st.lists(st.integers(1, 10), min_size=1, max_size=6))
@@ -200,11 +153,6 @@ def test_drawing_of_the_spectrum_falls_from_left_to_right(exponents: list[float]
     assert seen[0] == 8 * len(bars)
     assert min(seen) >= 7
     assert ("×" in bars[-1]) == (bars[-1][-1] == "×")
-
-
-@pytest.mark.parametrize("command", ["fit", "calibrate", "score", "export", "inspect"])
-def test_help_has_an_example(command: str) -> None:
-    assert f"Example: pnml {command} " in run(command, "--help").stdout
 
 
 def test_help_needs_no_heavy_import() -> None:

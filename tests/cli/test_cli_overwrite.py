@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -87,13 +86,6 @@ def test_output_that_is_a_link_to_an_input_is_refused(
     (files / name).symlink_to(files / target)
     before = contents(files.folder)
     assert f"{name} would be written over" in fails(*words, "--out", name)
-    assert contents(files.folder) == before
-
-
-def test_detector_that_is_named_as_a_table_is_not_written_over(files: Files) -> None:
-    shutil.copy(files / "detector.safetensors", files / "detector.csv")
-    before = contents(files.folder)
-    assert "would be written over" in fails("score", "detector.csv", "--embeddings", "new.csv", "--out", "detector.csv")
     assert contents(files.folder) == before
 
 

@@ -31,15 +31,6 @@ def test_quantile_of_added_summaries_is_that_of_all_rows(regret: list[float], sh
     assert (summary.quantile(0), summary.quantile(1)) == (min(regret), max(regret))
 
 
-def test_summary_survives_json() -> None:
-    summary = summary_of([0.25, 0.5, 0.75])
-    assert Summary.from_json(summary.to_json()) == summary
-
-
-def test_quantile_of_zero_regrets_is_zero() -> None:
-    assert summary_of([0.0, 0.0, 0.0]).quantile(0.5) == 0
-
-
 @given(where=st.integers(0, 5), cut=st.integers(0, 6))
 def test_a_regret_that_is_no_number_counts_as_the_largest_wherever_it_stands(where: int, cut: int) -> None:
     regret = [0.1, 0.2, 0.3, 0.4, 0.5]
