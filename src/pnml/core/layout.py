@@ -76,7 +76,8 @@ class Layout:
         """Return the norms of the blocks of rows that are scaled, (n, blocks), and what to divide these by."""
         spans = self.spans[: self.n_scaled]
         if type(rows) is np.ndarray and rows.dtype.itemsize >= 4:  # in few calls, which matters for one row
-            norms = np.sqrt(side_by_side([squares(rows[:, start:stop]) for start, stop in spans]))
+            with np.errstate(all="ignore"):
+                norms = np.sqrt(side_by_side([squares(rows[:, start:stop]) for start, stop in spans]))
             if have_safe_squares(norms):
                 return norms, norms
         pairs = [norms_and_divisors(rows[:, start:stop]) for start, stop in spans]
