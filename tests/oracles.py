@@ -78,51 +78,58 @@ def about_class_means(
     bias: Matrix,
     train: Sequence[Matrix],
     x: Sequence[Matrix],
-    ridges: Sequence[float],
     *,
     at: tuple[float, Matrix] | None = None,
     labels: Matrix | None = None,
     guessed: Matrix | None = None,
+    input_layer: bool = False,
 ) -> dict[str, Matrix]:
-    """Write "auto" down as plainly: every layer about the class means, all training rows kept, refits by formula.
+    """Write "auto" down as plainly: all training rows kept, matrices inverted, ridges tried one by one.
 
     Args:
         weight: of the last layer.
         bias: of the last layer.
         train: the training embeddings, followed by the features of earlier layers.
         x: the same of the rows to score.
-        ridges: of the embeddings about their classes, of the embeddings as one class, of the earlier layers.
         at: length and bias of the logits, those of "auto" when left out.
         labels: the classes of the training rows, the predicted ones when left out.
         guessed: the classes of the rows to score, the predicted ones when left out.
+        input_layer: whether the last of the features is the input.
     """
     at = balanced_head(train[0], weight, bias) if at is None else at
     labels = (train[0] @ weight.T + bias).argmax(axis=1) if labels is None else labels
-    rows, asked = ([_directions(layer) for layer in layers] for layers in (train, x))
+    rows, asked = (blocks(layers, input_layer=input_layer) for layers in (train, x))
     logits = at[0] * asked[0] @ weight.T + at[1]
     guessed = logits.argmax(axis=1) if guessed is None else guessed
     everyone, anyone = np.zeros(len(labels), dtype=int), np.zeros(len(guessed), dtype=int)
-    h, typical = leverages_about_means(rows[0], labels, asked[0], guessed, ridge=ridges[0], n_classes=len(bias))
-    background, of_all = leverages_about_means(rows[0], everyone, asked[0], anyone, ridge=ridges[1], n_classes=1)
-    own = 0.3 * np.sqrt(h / np.median(typical)) * h / background
-    pairs = [(h, typical), (background, of_all)]
-    for layer, of_x, ridge in zip(rows[1:], asked[1:], ridges[2:], strict=True):
-        pairs.append(leverages_about_means(layer, labels, of_x, guessed, ridge=ridge, n_classes=len(bias)))
-    first, second, *others = _excess(*(np.stack(part) for part in zip(*pairs, strict=True)))
-    shares = [own + first + second, *others]
+    h, typical = leverages_about_means(rows[0], labels, asked[0], guessed, n_classes=len(bias))
+    pairs = []
+    for number, (layer, of_x) in enumerate(zip(rows, asked, strict=True)):
+        scaled = input_layer and number == len(rows) - 2
+        pairs.append(leverages_about_means(layer, everyone, of_x, anyone, n_classes=1, scaled=scaled))
+    own = 0.3 * np.sqrt(h / np.median(typical)) * h / pairs[0][0]
+    first, *others = _excess(*(np.stack(part) for part in zip(*pairs, strict=True)))
+    shares = [own + first, *others]
     leverage = np.sum(shares, axis=0)
     p = believed(logits, "auto")
     genie = p / (p + p ** (leverage / (1 + leverage))[:, None] * (1 - p))
-    own = x[0] @ weight.T + bias
+    plain = x[0] @ weight.T + bias
     return {
-        "logits": own,
-        "prediction": own.argmax(axis=1),
-        "probabilities": softmax(own, axis=1),
+        "logits": plain,
+        "prediction": plain.argmax(axis=1),
+        "probabilities": softmax(plain, axis=1),
         "pnml_probabilities": genie / genie.sum(axis=1, keepdims=True),
         "xtg": leverage / (1 + leverage),
         "leverage_by_layer": np.stack(shares, axis=1),
         "regret": np.log(genie.sum(axis=1)),
     }
+
+
+def blocks(layers: Sequence[Matrix], *, input_layer: bool = False) -> list[Matrix]:
+    """Give what leverages are taken of: every layer at norm 1, the input as it is, the logarithms of all norms."""
+    layers, last = (layers[:-1], layers[-1:]) if input_layer else (layers, [])
+    lengths = np.log(np.stack([np.linalg.norm(layer, axis=1) for layer in layers], axis=1))
+    return [*map(_directions, layers), *last, lengths]
 
 
 def _excess(h: Matrix, typical: Matrix) -> Matrix:
@@ -147,15 +154,38 @@ def _directions(rows: Matrix) -> Matrix:
 
 
 def leverages_about_means(
-    rows: Matrix, labels: Matrix, x: Matrix, guessed: Matrix, *, ridge: float, n_classes: int
+    rows: Matrix,
+    labels: Matrix,
+    x: Matrix,
+    guessed: Matrix,
+    *,
+    n_classes: int,
+    ridge: float | None = None,
+    scaled: bool = False,
 ) -> tuple[Matrix, Matrix]:
-    """Give the leverages of x about the means of the guessed classes, and those of training rows without each."""
+    """Give the leverages of x about the means of the guessed classes, and those of training rows without each.
+
+    The ridge is the likeliest of those that are tried when none is given.
+    """
+    if scaled:
+        rows, x = rows / rows.std(axis=0), x / rows.std(axis=0)
     prior = rows.mean(axis=0)
     means = np.stack([np.vstack([rows[labels == c], prior]).mean(axis=0) for c in range(n_classes)])
     spread = rows - means[labels]
-    inverse = np.linalg.inv(spread.T @ spread + ridge * np.eye(rows.shape[1]))
+    within = spread.T @ spread
     others = np.bincount(labels, minlength=n_classes)[labels]  # of the class, the row replaced by that at the mean
     away = 1 + (1 + 1 / (len(rows) - 1)) / others  # without a row, the mean of its class and of all rows move away
-    of_rows = np.einsum("ij,jk,ik->i", spread, inverse, spread)
+
+    def left_out(ridge: float) -> Matrix:
+        inverse = np.linalg.inv(within + ridge * np.eye(rows.shape[1]))
+        part = np.minimum(away * np.einsum("ij,jk,ik->i", spread, inverse, spread), 1 - 1e-12)
+        return np.asarray(away * part / (1 - part))
+
+    def unlikely(ridge: float) -> float:
+        return float(len(rows) * left_out(ridge).mean() + np.linalg.slogdet(within + ridge * np.eye(len(within)))[1])
+
+    if ridge is None:
+        lowest = 2.0**-32 * (len(rows) if scaled else max(float((rows**2).sum()), len(rows)))
+        ridge = min(np.geomspace(lowest, 10 * np.linalg.eigvalsh(within)[-1], 64), key=unlikely)
     d = x - means[guessed]
-    return np.einsum("ij,jk,ik->i", d, inverse, d), away**2 * of_rows / (1 - away * of_rows)
+    return np.einsum("ij,jk,ik->i", d, np.linalg.inv(within + ridge * np.eye(len(within))), d), left_out(ridge)

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pnml.core.float32_scorer import Float32Scorer
 from torch import nn
 from typer.testing import CliRunner
 
 import pnml
 from pnml.cli import app
-from pnml.core.float32_scorer import Float32Scorer
 
 SOURCE = str(Path(pnml.__file__).parent)
 DISPATCHER = str(Path(SOURCE) / "cli" / "_app.py")  # runs every command, before any of its work

@@ -19,8 +19,7 @@ from torch import Tensor, nn
 
 from pnml.integrations._import import import_pytorch_ood
 from pnml.metrics import evaluate
-from pnml.pytorch.pooling import join
-from pnml.pytorch.recording import record_layers
+from pnml.pytorch.recording import join, record_layers
 from pnml_bench.environment import environment, git_state
 from pnml_bench.methods import ALL_METHODS, GROUPS, MethodFailedError, Outputs, View
 from studies.records import write_record
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pnml.pytorch.layers import Layer
+    from pnml.pytorch.contract import Layer
     from pnml_bench.methods import Method
 
     Methods = Mapping[str, Callable[[], Method]]
@@ -101,7 +100,7 @@ def run_model(
     pooled = []
     try:
         for batch in batches:
-            with torch.inference_mode(), record_layers(model, layers, batch) as recorded:
+            with torch.inference_mode(), record_layers(model, layers) as recorded:
                 model(**batch)
             pooled.append([join(layer).float() for layer in recorded if layer is not None])
     finally:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from pnml import Result
     from pnml.core.scaling import EmbeddingScale
-    from pnml.pytorch.layers import Layer
+    from pnml.pytorch.contract import Layer
     from pnml_bench.zoo import Network
 
 RISKS = (0.01, 0.02, 0.05)
@@ -216,7 +216,7 @@ def see_pixels(network: Network, images: Tensor, layers: tuple[Layer, ...]) -> S
     """Return what a network computes of images in [0, 1]."""
     parts, pooled = [], []
     for x in torch.split(images, 50):
-        with torch.inference_mode(), record_layers(network, layers, {}) as recorded:
+        with torch.inference_mode(), record_layers(network, layers) as recorded:
             parts.append(forward(network, (x - network.normalise.mean) / network.normalise.std))
         pooled.append([features for features in recorded if features is not None])
     return Seen(*concatenate(parts), [torch.cat(features) for features in zip(*pooled, strict=True)])

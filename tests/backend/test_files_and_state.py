@@ -46,22 +46,38 @@ def test_an_unfinished_file_leaves_the_old_one(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [target]
 
 
+def test_state_comes_back(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    save_state(path, "pnml.test", 1, ARRAYS, INFO)
+    arrays, info = load_state(str(path), "pnml.test", 1)
+    assert info == INFO
+    assert arrays.keys() == ARRAYS.keys()
+    for name, array in ARRAYS.items():
+        np.testing.assert_array_equal(arrays[name], array)
+        assert arrays[name].dtype == array.dtype
+
+
+def test_a_transposed_array_comes_back(tmp_path: Path) -> None:
+    save_state(tmp_path / "state", "pnml.test", 1, {"a": ARRAYS["a"].T}, {})
+    np.testing.assert_array_equal(load_state(tmp_path / "state", "pnml.test", 1)[0]["a"], ARRAYS["a"].T)
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="absent"):
-        load_state(tmp_path / "absent", "pnml.test", 1, digest_since=1)
+        load_state(tmp_path / "absent", "pnml.test", 1)
 
 
 def test_another_kind_is_refused_by_name(tmp_path: Path) -> None:
     save_state(tmp_path / "state", "pnml.other", 1, ARRAYS, INFO)
     with pytest.raises(ValueError, match=r"state holds no pnml\.test but pnml\.other"):
-        load_state(tmp_path / "state", "pnml.test", 1, digest_since=1)
+        load_state(tmp_path / "state", "pnml.test", 1)
 
 
 @pytest.mark.parametrize("metadata", [None, {"format": "pt"}])
 def test_a_file_of_another_program_is_refused(tmp_path: Path, metadata: dict[str, str] | None) -> None:
     save_file(ARRAYS, tmp_path / "model", metadata)
     with pytest.raises(ValueError, match=r"model holds no pnml\.test but a file that pnml did not write"):
-        load_state(tmp_path / "model", "pnml.test", 1, digest_since=1)
+        load_state(tmp_path / "model", "pnml.test", 1)
 
 
 def test_a_newer_format_says_how_to_upgrade(tmp_path: Path) -> None:
@@ -69,8 +85,8 @@ def test_a_newer_format_says_how_to_upgrade(tmp_path: Path) -> None:
     with pytest.raises(
         ValueError, match=rf"format 7, written by pnml {__version__}.*up to format 6: pip install -U pnml"
     ):
-        load_state(tmp_path / "state", "pnml.test", 6, digest_since=1)
-    assert load_state(tmp_path / "state", "pnml.test", 8, digest_since=1)[1] == INFO
+        load_state(tmp_path / "state", "pnml.test", 6)
+    assert load_state(tmp_path / "state", "pnml.test", 8)[1] == INFO
 
 
 @pytest.mark.parametrize("size", [0, 4, 100, -1])
@@ -79,14 +95,14 @@ def test_a_truncated_file_is_refused(tmp_path: Path, size: int) -> None:
     save_state(path, "pnml.test", 1, ARRAYS, INFO)
     path.write_bytes(path.read_bytes()[:size])
     with pytest.raises(ValueError, match="state is not a whole safetensors file"):
-        load_state(path, "pnml.test", 1, digest_since=1)
+        load_state(path, "pnml.test", 1)
 
 
 @pytest.mark.parametrize("content", [b"plain text, and rather more than eight bytes of it", b"\x80\x04K\x01.", b"{}"])
 def test_what_is_no_safetensors_file_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "state").write_bytes(content)
     with pytest.raises(ValueError, match="state is not a whole safetensors file"):
-        load_state(tmp_path / "state", "pnml.test", 1, digest_since=1)
+        load_state(tmp_path / "state", "pnml.test", 1)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +116,7 @@ def test_what_is_no_safetensors_file_is_refused(tmp_path: Path, content: bytes) 
 def test_damaged_metadata_is_refused_by_the_name_of_the_file(tmp_path: Path, metadata: dict[str, str]) -> None:
     save_file(ARRAYS, tmp_path / "state", metadata)
     with pytest.raises(ValueError, match="state"):
-        load_state(tmp_path / "state", "pnml.test", 1, digest_since=1)
+        load_state(tmp_path / "state", "pnml.test", 1)
 
 
 def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_every_array_comes_back_by_the_reader_of_safetensors(tmp_path: Path) -> 
     for name, array in ARRAYS.items():
         np.testing.assert_array_equal(found[name], array, err_msg=name)
         assert (found[name].dtype, found[name].shape) == (array.dtype.newbyteorder("="), array.shape)
-    assert load_state(tmp_path / "state", "pnml.test", 1, digest_since=1)[1] == INFO
+    assert load_state(tmp_path / "state", "pnml.test", 1)[1] == INFO
 
 
 def test_the_same_state_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_every_changed_byte_is_refused_or_changes_nothing(tmp_path: Path) -> Non
         changed[place] ^= 1 << int(rng.integers(8))
         path.write_bytes(changed)
         try:
-            arrays, info = load_state(path, "pnml.test", 1, digest_since=1)
+            arrays, info = load_state(path, "pnml.test", 1)
         except ValueError as error:
             refused.append(str(error))
         else:
@@ -95,21 +95,21 @@ def test_an_array_under_the_name_of_another_is_refused(tmp_path: Path) -> None:
             metadata = file.metadata()
         save_file({name: np.array(array, order="C") for name, array in (ARRAYS | changes).items()}, path, metadata)
         with pytest.raises(ValueError, match="does not have the digest that was stored with it: take a copy"):
-            load_state(path, "pnml.test", 1, digest_since=1)
+            load_state(path, "pnml.test", 1)
 
 
 @pytest.mark.parametrize("changes", [{"info": "{}"}, {"written_by": "pnml 0"}, {"version": "0"}, {"more": "text"}])
 def test_other_metadata_is_refused(tmp_path: Path, changes: dict[str, str]) -> None:
     path = rewritten(saved(tmp_path / "state"), changes)
     with pytest.raises(ValueError, match="state is damaged, its content does not have the digest"):
-        load_state(path, "pnml.test", 1, digest_since=1)
+        load_state(path, "pnml.test", 1)
 
 
 def test_a_digest_may_be_missing_only_in_files_of_older_versions(tmp_path: Path) -> None:
     path = rewritten(saved(tmp_path / "state"), {}, without="digest")
-    assert load_state(path, "pnml.test", 2, digest_since=2)[1] == INFO
+    assert load_state(path, "pnml.test", 2)[1] == INFO
     with pytest.raises(ValueError, match="state is damaged, it lacks the digest of its content"):
-        load_state(path, "pnml.test", 2, digest_since=1)
+        load_state(path, "pnml.test", 2)
 
 
 def test_the_digest_is_that_of_what_the_documentation_says() -> None:
@@ -126,7 +126,7 @@ def test_numbers_that_are_not_finite_are_neither_written_nor_read(tmp_path: Path
     metadata = {"kind": "pnml.test", "version": "1", "written_by": "?", "info": json.dumps({"value": bad})}
     save_file({"a": np.zeros(1)}, tmp_path / "state", metadata)
     with pytest.raises(ValueError, match=r"state is damaged, its metadata cannot be read \(it holds"):
-        load_state(tmp_path / "state", "pnml.test", 1, digest_since=2)
+        load_state(tmp_path / "state", "pnml.test", 1)
 
 
 @pytest.mark.parametrize("info", ["[" * 100_000, "3", "[1]", '"text"', "null"])
@@ -134,7 +134,7 @@ def test_odd_metadata_is_refused_by_the_name_of_the_file(tmp_path: Path, info: s
     metadata = {"kind": "pnml.test", "version": "1", "written_by": "?", "info": info}
     save_file({"a": np.zeros(1)}, tmp_path / "state", metadata)
     with pytest.raises(ValueError, match="state is damaged, its metadata cannot be read"):
-        load_state(tmp_path / "state", "pnml.test", 1, digest_since=2)
+        load_state(tmp_path / "state", "pnml.test", 1)
 
 
 @pytest.mark.parametrize("dtype", ["BF16", "F8_E4M3", "F4"])
@@ -146,11 +146,11 @@ def test_numbers_that_numpy_does_not_know_are_refused(tmp_path: Path, dtype: str
     text = json.dumps(header).encode()
     (tmp_path / "state").write_bytes(len(text).to_bytes(8, "little") + text + bytes(size))
     with pytest.raises(ValueError, match=r"state is (not a whole safetensors file|damaged)"):
-        load_state(tmp_path / "state", "pnml.test", 1, digest_since=1)
+        load_state(tmp_path / "state", "pnml.test", 1)
 
 
 def test_what_is_no_file_is_refused_without_waiting_for_it(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe"):
         with pytest.raises(ValueError, match=r"is no file: expected a pnml\.test that pnml wrote"):
-            load_state(path, "pnml.test", 1, digest_since=1)
+            load_state(path, "pnml.test", 1)

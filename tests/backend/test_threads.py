@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
+from pnml.core.float32_scorer import LARGEST_ERROR
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from pnml import Detector
@@ -18,7 +19,6 @@ from pnml.backend import rows as row_tools
 from pnml.backend import threads as threads_module
 from pnml.backend.products import sum_of_products
 from pnml.backend.threads import spread
-from pnml.core.float32_scorer import LARGEST_ERROR
 from pnml.core.sample import RowSample
 
 if TYPE_CHECKING:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from typing import TYPE_CHECKING, Any
@@ -44,13 +43,12 @@ def problem(seed: int = 0, *, rank: int = 12, count: int = 200) -> tuple[Matrix,
     return rng.normal(size=(5, 12)), rng.normal(size=5), train, np.vstack([seen, unseen])
 
 
-def expected_of(detector: Detector, train: Matrix, x: Matrix, **kwargs: Any) -> dict[str, Matrix]:
-    """Give every field by the oracle of the detector's scale, at the length and with the ridges that it chose."""
-    at = detector.embedding_length, detector.scaled_head[1]
-    if detector.geometry is None:
-        return by_pseudo_inverse(detector.weight, detector.bias, train, x, detector.embedding_scale, at=at)
-    ridges = detector.geometry.scatters[0].ridge, detector.geometry.background.ridge
-    return about_class_means(detector.weight, detector.bias, [train], [x], ridges, at=at, **kwargs)
+def expected_of(detector: Detector, train: Matrix, x: Matrix) -> dict[str, Matrix]:
+    """Give every field by the oracle of the detector's scale."""
+    if detector.embedding_scale == "auto":
+        at = detector.embedding_length, detector.bias * detector.bias_scale
+        return about_class_means(detector.weight, detector.bias, [train], [x], at=at)
+    return by_pseudo_inverse(detector.weight, detector.bias, train, x, detector.embedding_scale)
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -61,7 +59,7 @@ def test_every_field_is_what_its_definition_gives(scale: Any, rank: int, count: 
     detector = Detector(weight, bias, embedding_scale=scale).fit(train)
     length, scaled = balanced_head(train, weight, bias) if scale == "auto" else (1.0, bias)
     assert detector.embedding_length == pytest.approx(length, rel=1e-6)
-    np.testing.assert_allclose(detector.scaled_head[1], scaled, rtol=1e-6)
+    np.testing.assert_allclose(detector.bias * detector.bias_scale, scaled, rtol=1e-6)
     result, rtol = detector(x), 1e-8 if scale != "auto" else 1e-5 if min(rank, count) < 12 else 1e-6
     for name, expected in expected_of(detector, train, x).items():  # in the null space, W is known to rounding / ridge
         np.testing.assert_allclose(getattr(result, name), expected, rtol=rtol, atol=1e-12, err_msg=name)
@@ -135,13 +133,18 @@ def test_at_the_length_of_auto_regret_is_bounded_and_knows_no_axes(seed: int) ->
     np.testing.assert_allclose(turned, scores, rtol=1e-5)  # the rows that set the length are kept in float32
 
 
-@pytest.mark.parametrize("scale", ["auto", "paper"])
-def test_all_scales_but_natural_ignore_length(scale: Any) -> None:
+def test_what_another_length_changes() -> None:
+    """Nothing of the paper's at norm 1, every leverage of natural ones; with "auto" it is strange in itself."""
     weight, bias, train, x = problem()
-    scaled = Detector(weight, bias, embedding_scale=scale).fit(train)
-    natural = Detector(weight, bias, embedding_scale="natural").fit(train)
-    np.testing.assert_allclose(scaled.score(100 * x), scaled.score(x), rtol=1e-9)
+    paper, natural, auto = (
+        Detector(weight, bias, embedding_scale=scale).fit(train) for scale in SCALES[1:] + SCALES[:1]
+    )
+    np.testing.assert_allclose(paper.score(100 * x), paper.score(x), rtol=1e-9)
     assert (natural(100 * x).xtg > natural(x).xtg).all()
+    for factor in (0.01, 100):
+        np.testing.assert_allclose(auto(factor * x).pnml_probabilities.sum(axis=1), 1)
+        assert (auto(factor * train).regret > auto(train).regret).all()
+        assert (auto(factor * train).leverage_by_layer[:, 1] > 0).all()
 
 
 @pytest.mark.parametrize("scale", ["auto", "paper"])
@@ -180,7 +183,7 @@ def test_training_rows_of_norm_zero_are_left_out_with_one_warning(scale: Any, co
     detector.score(x)  # does not warn again, which would be an error
     np.testing.assert_allclose(scores, plain.score(x), rtol=1e-9)
     detector.save(tmp_path / "detector.safetensors")
-    assert Detector.load(tmp_path / "detector.safetensors").correlation.left_out == 5
+    assert Detector.load(tmp_path / "detector.safetensors").left_out == 5
 
 
 def test_training_rows_of_norm_zero_alone_are_no_fit() -> None:
@@ -209,7 +212,7 @@ def test_arrays_of_any_library_come_out_as_they_went_in(library: str, dtype: str
     detector = Detector(convert(weight.astype(dtype)), convert(bias.astype(dtype))).fit(convert(train.astype(dtype)))
     detector.calibrate(convert(train.astype(dtype)), leave_one_out=True)
     assert detector.embedding_length == pytest.approx(length, rel=1e-6)
-    np.testing.assert_allclose(detector.scaled_head[1], scaled, rtol=1e-5)
+    np.testing.assert_allclose(detector.bias * detector.bias_scale, scaled, rtol=1e-5)
     expected = expected_of(detector, train, x)
     rows = convert(x.astype(dtype))
     result = detector(rows)
@@ -277,7 +280,7 @@ def test_a_row_alone_in_its_direction_is_outside_without_itself(scale: Any) -> N
 
 
 @pytest.mark.parametrize("scale", SCALES)
-def test_a_saved_detector_comes_back_whole_and_goes_on_learning(tmp_path: Path, scale: Any) -> None:
+def test_a_saved_detector_scores_alike_to_the_bit_and_sums_go_on_learning(tmp_path: Path, scale: Any) -> None:
     weight, bias, train, x = problem()
     detector = Detector(weight, bias, embedding_scale=scale).fit(train[:100])
     threshold = detector.calibrate(train[100:], false_alarm_rate=0.1)
@@ -290,15 +293,20 @@ def test_a_saved_detector_comes_back_whole_and_goes_on_learning(tmp_path: Path, 
     assert (loaded.embedding_scale, loaded.head_digest) == (scale, detector.head_digest)
     assert (loaded.embedding_length, loaded.bias_scale) == (detector.embedding_length, detector.bias_scale)
     assert loaded.label_noise == (NOISE if scale == "auto" else 0.0)
-    assert loaded.correlation.count == 100
-    np.testing.assert_allclose(loaded.correlation.mean_norm, np.linalg.norm(train[:100], axis=1).mean())
+    assert (loaded.count, loaded.precision) == (100, detector.precision)
+    np.testing.assert_allclose(loaded.mean_norm, np.linalg.norm(train[:100], axis=1).mean())
     before, after = detector(x).to_table(), loaded(x).to_table()
     assert all((before[name] == after[name]).all() for name in before)
 
-    continued = loaded.partial_fit(train[100:])
-    assert continued.threshold is None
+    for learn in (lambda: loaded.partial_fit(train[100:]), lambda: loaded.merge(detector.correlation)):
+        with pytest.raises(ValueError, match=r"save the sums before, detector\.correlation\.save\(path\)"):
+            learn()
+    detector.correlation.save(tmp_path / "sums")
+    sums = Correlation.load(tmp_path / "sums")
+    continued = Detector(weight, bias, embedding_scale=scale).merge(sums).partial_fit(train[100:])
     once = Detector(weight, bias, embedding_scale=scale).fit(train)
     np.testing.assert_allclose(continued.score(x), once.score(x), rtol=1e-9)
+    np.testing.assert_allclose(loaded.fit(train).score(x), once.score(x), rtol=1e-12)
 
 
 def test_a_detector_without_threshold_is_saved_without_one(tmp_path: Path) -> None:
@@ -347,14 +355,13 @@ def test_the_file_is_plain_safetensors_with_readable_metadata(tmp_path: Path, sc
     kept = load_file(tmp_path / "detector.safetensors")
     geometry = {"eigenvalues", "eigenvectors"}
     if scale == "auto":
-        parts = itertools.product(("eigenvalues", "eigenvectors", "left_out"), ("0", "background"))
-        geometry = {f"{name}.{key}" for name, key in parts} | {"class_counts", "class_sums"}
-        geometry |= {"sample_classes"}
-    assert set(kept) == {"bias", "weight", "sample", "sample_direction_keys"} | geometry
+        geometry = {f"embedding.{name}" for name in ("mean", "whitening", "background", "centres", "row_shares")}
+        geometry |= {"mean.0", "whitening.0", "profile.centre", "profile.spread", "profile.mixing", "spectrum"}
+    assert set(kept) == {"bias", "weight", "sample_keys"} | geometry, "and no training rows"
     with safe_open(tmp_path / "detector.safetensors", framework="numpy") as file:
         info = json.loads(file.metadata()["info"])
     assert (info["count"], info["embedding_scale"], info["head_digest"]) == (200, scale, detector.head_digest)
-    assert info["embedding_length"] == detector.embedding_length
+    assert info["length"] == detector.embedding_length
     assert info["bias_scale"] == detector.bias_scale
     assert info["label_noise"] == (NOISE if scale == "auto" else 0.0)
     assert [path.name for path in tmp_path.iterdir()] == ["detector.safetensors"]

@@ -10,7 +10,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.numpy import load_file
 from scipy.stats import spearmanr
 
 from oracles import about_class_means
@@ -76,33 +75,28 @@ def test_the_shorthands_give_the_fields_of_the_result() -> None:
     assert (detector.n_features, detector.feature_widths) == (12, (7, 4))
 
 
-def test_a_saved_detector_comes_back_to_the_bit_and_goes_on_learning(tmp_path: Path) -> None:
-    detector = Detector(WEIGHT)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("input_layer", [False, True])
+def test_a_saved_detector_comes_back_to_the_bit(tmp_path: Path, dtype: Any, *, input_layer: bool) -> None:
+    train, fresh = ([layer.astype(dtype) for layer in rows] for rows in (TRAIN, FRESH))
+    detector = Detector(WEIGHT, input_layer=input_layer)
     detector.layer_names = ("stem", "middle")
-    detector.fit(TRAIN[0][:120], features=[layer[:120] for layer in TRAIN[1:]])
-    threshold = detector.calibrate(FRESH[0], features=FRESH[1:])
+    detector.fit(train[0], features=train[1:])
+    threshold = detector.calibrate(fresh[0], features=fresh[1:])
     detector.save(tmp_path / "detector.safetensors")
     loaded = Detector.load(tmp_path / "detector.safetensors")
     assert loaded.threshold == threshold
     assert (loaded.layer_names, loaded.feature_widths) == (("stem", "middle"), (7, 4))
-    before, after = (one(FRESH[0], features=FRESH[1:]) for one in (detector, loaded))
-    for name in ("regret", "xtg", "leverage_by_layer", "pnml_probabilities", "is_ood", "p_value"):
+    assert (loaded.input_layer, loaded.precision) == (input_layer, detector.precision)
+    assert detector.precision == np.dtype(dtype).name
+    before, after = (one(fresh[0], features=fresh[1:]) for one in (detector, loaded))
+    for name in ("regret", "xtg", "leverage_by_layer", "strangest_layer", "pnml_probabilities", "is_ood", "p_value"):
         np.testing.assert_array_equal(getattr(after, name), getattr(before, name), err_msg=name)
-    for dtype in (np.float32, np.float64):
-        rows = [layer.astype(dtype) for layer in FRESH]
-        np.testing.assert_array_equal(scores(loaded, rows), scores(detector, rows))
-    first = [layer[:120] for layer in TRAIN]
-    np.testing.assert_array_equal(
-        scores(loaded, first, leave_one_out=True), scores(detector, first, leave_one_out=True)
-    )
+    np.testing.assert_array_equal(scores(loaded), scores(detector))
+    left_out = [scores(one, train, leave_one_out=True) for one in (loaded, detector)]
+    np.testing.assert_array_equal(*left_out)
     loaded.save(tmp_path / "again.safetensors")
-    held, again = load_file(tmp_path / "detector.safetensors"), load_file(tmp_path / "again.safetensors")
-    assert held.keys() == again.keys()
-    assert all((held[name] == again[name]).all() for name in held)
-    loaded.partial_fit(TRAIN[0][120:], features=[layer[120:] for layer in TRAIN[1:]])
-    np.testing.assert_allclose(scores(loaded), scores(fitted()), rtol=1e-7)
-    merged = Detector.load(tmp_path / "detector.safetensors").merge(fitted(network(3)).correlation)
-    assert (merged.correlation.count, merged.layer_names) == (320, ("stem", "middle"))
+    assert (tmp_path / "again.safetensors").read_bytes() == (tmp_path / "detector.safetensors").read_bytes()
 
 
 def test_names_of_layers_are_kept_or_made_up() -> None:
@@ -141,25 +135,21 @@ def test_names_that_do_not_fit_the_layers_are_refused() -> None:
             Detector(WEIGHT).layer_names = wrong
 
 
-@pytest.mark.parametrize(("n", "tolerance"), [(300, 0.05), (1500, 0.01)])
+@pytest.mark.parametrize(("n", "tolerance"), [(300, 0.05), (1000, 0.015)])
 def test_leave_one_out_scores_are_close_to_those_of_detectors_that_never_saw_the_row(n: int, tolerance: float) -> None:
-    """Refitted in full, but for ridges, length and limits, which are those of all rows; most within the tolerance."""
+    """Refitted in full, but for the length; the ridges and limits of each refit are its own."""
     rows = network(7, n)
     detector = fitted(rows)
-    geometry, at = detector.geometry, (detector.embedding_length, detector.scaled_head[1])
-    assert geometry is not None
-    ridges = [scatter.ridge for scatter in geometry.scatters]
-    ridges.insert(1, geometry.background.ridge)
-    found, expected = scores(detector, rows, leave_one_out=True)[:60], []
-    for i in range(60):
+    at = detector.embedding_length, detector.bias * detector.bias_scale
+    found, expected = scores(detector, rows, leave_one_out=True)[:15], []
+    for i in range(15):
         others = [np.delete(layer, i, axis=0) for layer in rows]
         x = [layer[i : i + 1] for layer in rows]
-        expected.append(about_class_means(WEIGHT, detector.bias, others, x, ridges, at=at)["regret"][0])
+        expected.append(about_class_means(WEIGHT, detector.bias, others, x, at=at)["regret"][0])
     off = np.abs(found / np.array(expected) - 1)
     assert np.median(off) < tolerance
-    assert np.quantile(off, 0.9) < 5 * tolerance
-    assert spearmanr(found, expected).statistic > 0.99
-    assert (found > scores(detector, rows)[:60]).mean() > 0.95
+    assert spearmanr(found, expected).statistic > 0.98
+    assert (found > scores(detector, rows)[:15]).all()
 
 
 @pytest.mark.parametrize("convert", [np.asarray, torch.tensor, jnp.asarray])

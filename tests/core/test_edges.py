@@ -17,12 +17,13 @@ from oracles import leverages_about_means
 from pnml import Correlation, Detector
 from pnml.core.calibration import PooledClassesWarning, calibrate
 from pnml.core.calibration_scores import CalibrationScores, TrainingRowsWarning
-from pnml.core.depth import leverages
 from pnml.core.multilabel import MultiLabelDetector
 from pnml.core.sample import Recognised
 from pnml.core.scaling import balanced_label_scales, balanced_length
+from pnml.core.scatter import Scatter
+from pnml.core.scorer import Chunk, compute_terms
 from pnml.core.selection import select
-from pnml.core.theorem import noisy_softmax
+from pnml.core.theorem import noisy_log_softmax
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,18 +46,22 @@ def test_what_rounding_takes_from_a_sum_is_kept_and_given_back(first: Any, secon
     assert float(statistic.matrix[0, 0]) == math.fsum([1e16, *[1.0] * 300])
 
 
-def test_left_out_leverages_are_those_of_their_definition() -> None:
+def test_left_out_leverages_are_those_of_explicit_refits() -> None:
+    """With the ridge of all rows."""
     fitted, rows = detector()
-    depth, geometry = fitted.model.depth, fitted.geometry
-    assert depth is not None
-    assert geometry is not None
-    directions = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    classes = fitted.predict(rows)
-    constants = fitted.model.constants.to(rows)[2:]
-    found = leverages(rows, directions, classes, constants, depth, as_if_unseen=True).raw
-    about = [(classes, geometry.scatters[0].ridge, 3), (np.zeros_like(classes), geometry.background.ridge, 1)]
-    for column, (labels, ridge, count) in enumerate(about):
-        _, expected = leverages_about_means(directions, labels, directions, labels, ridge=ridge, n_classes=count)
+    units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    chunk = Chunk(rows, None, 2.0**-52, as_if_unseen=True)
+    found = compute_terms(fitted.model, fitted.model.constants(rows, np.float64), chunk).leverages.raw
+    all_alike = np.zeros(60, dtype=int)
+    for column, of_block in enumerate((units, np.log(np.linalg.norm(rows, axis=1, keepdims=True)))):
+        matrix, total = of_block.T @ of_block, of_block.sum(axis=0)[None]
+        ridge = Scatter.fit(matrix, np.array([60]), total, of_block, all_alike).ridge
+        expected: list[float] = []
+        for number in range(60):
+            others = np.delete(of_block, number, axis=0)
+            alone = of_block[[number]]
+            of_one, _ = leverages_about_means(others, all_alike[1:], alone, all_alike[:1], n_classes=1, ridge=ridge)
+            expected.append(of_one[0])
         np.testing.assert_allclose(found[:, column], expected, rtol=1e-6)
 
 
@@ -127,7 +132,7 @@ def test_a_label_as_likely_as_not_is_not_predicted_and_decisions_join_the_table_
 
 
 def test_a_softmax_of_large_logits_is_that_of_their_differences() -> None:
-    found = noisy_softmax(np.array([[800.0, 799.0], [-900.0, -900.0]]), 0.1)
+    found = np.exp(noisy_log_softmax(np.array([[800.0, 799.0], [-900.0, -900.0]]), 0.1))
     np.testing.assert_allclose(found[:, 0], 0.9 * expit([1.0, 0.0]) + 0.05, rtol=1e-14)
 
 

@@ -101,6 +101,6 @@ def test_no_rows_give_an_empty_result(scale: Any, dtype: Any, library: str) -> N
     assert len(result) == 0
     assert {name: column.shape for name, column in result.to_table().items()} == dict.fromkeys(result.to_table(), (0,))
     assert result.logits.shape == result.probabilities.shape == result.pnml_probabilities.shape == (0, 5)
-    assert result.leverage_by_layer.shape == (0, 1)
+    assert result.leverage_by_layer.shape == (0, len(detector.block_names))
     assert list(result) == []
     assert repr(result).startswith("Result(0 samples, 0 out-of-distribution")

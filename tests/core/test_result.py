@@ -162,7 +162,7 @@ def test_on_a_gpu_decisions_are_asked_for_at_once(monkeypatch: pytest.MonkeyPatc
     """Unless they need the predictions, which may not be wanted."""
     detector = Detector(WEIGHT).fit(TRAIN)
     threshold = detector.calibrate(TRAIN, false_alarm_rate=0.2, leave_one_out=True, by=by)
-    monkeypatch.setattr("pnml.core.scored.is_remote", lambda _: remote)
+    monkeypatch.setattr("pnml.core.detector.is_remote", lambda _: remote)
     result = detector(NEW)
     assert ("is_ood" in vars(result)) == (remote and by is None)
     np.testing.assert_array_equal(result.is_ood, threshold.is_ood(result.regret, result.prediction))

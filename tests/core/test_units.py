@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors import safe_open
-from safetensors.numpy import load_file
 
-from pnml import Correlation, Detector
-from pnml.backend.state import save_state
-from pnml.core.calibration_scores import TrainingRowsWarning
-from pnml.core.sample import SIZE, RowSample, _keys, _values
+from pnml import Detector
+from pnml.core.sample import SIZE, RowSample, _keys
 
 from .strategies import seeds
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Matrix = np.ndarray[Any, Any]
 N, WIDTH, CLASSES = 5000, 40, 6
@@ -86,7 +78,7 @@ def test_rows_along_axes_are_all_as_likely(width: int) -> None:
     kept = RowSample.of(rows).numpy()
     assert (kept > 0).sum() == pytest.approx(SIZE / 2, abs=100)  # six standard deviations
     if width < 100:
-        assert abs(kept).sum(axis=0) == pytest.approx(np.full(width, SIZE / width), abs=100)
+        assert (kept != 0).sum(axis=0) == pytest.approx(np.full(width, SIZE / width), abs=100)
 
 
 def test_rows_as_close_as_float32_tells_are_all_as_likely() -> None:
@@ -105,39 +97,6 @@ def test_rows_of_one_direction_are_told_apart() -> None:
     rows = np.arange(1.0, 1001)[:, None] * np.ones((1, 5))
     assert RowSample.of(rows).repeated == 0.0
     assert RowSample.of(rows[:500]).recognise(rows).known == 500
-
-
-def older_file(path: Path, rows: Matrix, tmp_path: Path) -> Path:
-    """Write a detector again as the format before wrote it, with keys of values alone."""
-    arrays = load_file(path)
-    del arrays["sample_direction_keys"]
-    keys = _values(rows)
-    first = np.argsort(keys)[:SIZE]
-    lengths = np.linalg.norm(rows[first], axis=1, keepdims=True)
-    arrays |= {"sample_keys": keys[first], "sample": (rows[first] / lengths).astype(np.float32)}
-    with safe_open(path, framework="numpy") as file:
-        info = json.loads(file.metadata()["info"])
-    save_state(tmp_path / "older.safetensors", "pnml.detector", 3, arrays, info)
-    return tmp_path / "older.safetensors"
-
-
-def test_older_detectors_score_recognise_and_are_not_merged(tmp_path: Path) -> None:
-    rows, weight, bias = problem()
-    detector = Detector(weight, bias).fit(rows)
-    detector.save(tmp_path / "detector.safetensors")
-    older = Detector.load(older_file(tmp_path / "detector.safetensors", rows, tmp_path))
-    np.testing.assert_array_equal(older.score(rows[:50]), detector.score(rows[:50]))
-    with pytest.warns(TrainingRowsWarning, match=r"^1,024 of 5,000 calibration samples were recognised"):
-        older.calibrate(rows)
-    older.save(tmp_path / "again.safetensors")
-    assert Detector.load(tmp_path / "again.safetensors").correlation.sample == older.correlation.sample
-    sample, more = older.correlation.sample, Correlation((WIDTH,), unit_norm=True, n_classes=CLASSES)
-    assert sample is not None
-    with pytest.raises(ValueError, match="older file cannot be merged: fit on its rows again"):
-        _ = sample + RowSample.of(rows)
-    older.merge(more.update(rows[:9], np.zeros(9)))
-    with pytest.raises(ValueError, match=r"merged with that of an older file\. Fit on the rows again"):
-        older.score(rows[:1])
 
 
 def test_keys_hold_direction_and_values() -> None:

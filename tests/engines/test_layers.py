@@ -165,4 +165,4 @@ def test_images_carry_what_the_layer_puts_out(tmp_path: Path) -> None:
     assert detector.feature_widths == (FEATURES,)
     ScoreJob(samples, detector, PartStore(tmp_path / "out", "parquet"))(0, 30)
     (path,) = (tmp_path / "out").glob("*.parquet")
-    assert set(pq.read_table(path)["strangest_layer"].to_pylist()) <= {"embedding", "1"}
+    assert set(pq.read_table(path)["strangest_layer"].to_pylist()) <= {"embedding", "1", "lengths"}

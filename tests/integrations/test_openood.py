@@ -15,7 +15,7 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from pnml.core.float32_scorer import LARGEST_ERROR
+from pnml.core.scorer import LARGEST_ERROR
 from pnml.integrations.openood import PNMLPostprocessor
 from pnml.pytorch.layers import LayersNotFoundWarning
 
@@ -65,7 +65,7 @@ def test_evaluator_gets_the_negated_regret(layers: str) -> None:
     aurocs = FakeEvaluator(net, postprocessor).eval_ood()
     predicted, confidence, labels = postprocessor.inference(net, ID["test"], progress=False)
     assert postprocessor.detector is not None
-    assert postprocessor.detector.layer_names == (("body",) if layers == "auto" else ())
+    assert postprocessor.detector.layer_names == (("body", "input") if layers == "auto" else ())
     train, rows = (net.layers(images(ID[split]))[: 2 if layers == "auto" else 1] for split in ("train", "test"))
     np.testing.assert_allclose(-confidence, naive_regret(postprocessor.detector, train, rows), rtol=LARGEST_ERROR)
     np.testing.assert_array_equal(predicted, net.fc(rows[0]).argmax(dim=1).numpy())

@@ -16,7 +16,7 @@ from torch.utils.data import ConcatDataset, DataLoader, TensorDataset
 
 from pnml import Detector
 from pnml.core.detector import ZeroEmbeddingWarning
-from pnml.core.float32_scorer import LARGEST_ERROR
+from pnml.core.scorer import LARGEST_ERROR
 from pnml.integrations._import import import_pytorch_ood
 from pnml.integrations.pytorch_ood import PNML
 from pnml.pytorch.layers import LayersNotFoundWarning
@@ -50,7 +50,7 @@ def test_adapter_is_a_features_detector_that_requires_fitting(model: Classifier)
 def test_inputs_are_scored_by_all_layers_and_features_by_themselves(model: Classifier, fitted: PNML) -> None:
     x, train = inputs(30, seed=1), TRAIN.tensors[0]
     assert fitted.detector is not None
-    assert fitted.detector.layer_names == ("encoder.body",)
+    assert fitted.detector.layer_names == ("encoder.body", "input")
     expected = naive_regret(fitted.detector, model.layers(train), model.layers(x))
     np.testing.assert_allclose(fitted(x).numpy(), expected, rtol=LARGEST_ERROR)
     alone = Detector(model.fc.weight, model.fc.bias).fit(model.layers(train)[0])
@@ -72,7 +72,7 @@ def test_layers_of_encoders(kind: str, model: Classifier) -> None:
     says = pytest.warns(LayersNotFoundWarning, match="the encoder is a partial, neither a module nor a method of one")
     with says if kind == "function" else nullcontext():
         found = PNML(encoders[kind], model.fc, layers=layers).fit(DataLoader(TRAIN, batch_size=64))
-    names = {"module": ("encoder.0",), "method": ("encoder.body",)}
+    names = {"module": ("encoder.0", "input"), "method": ("encoder.body", "input")}
     assert found.detector is not None
     assert found.detector.layer_names == names.get(kind, ())
     count = 2 if kind in names else 1
@@ -84,7 +84,7 @@ def test_layers_of_encoders(kind: str, model: Classifier) -> None:
 def test_named_layers_of_the_encoder(model: Classifier) -> None:
     found = PNML(model.features, model.fc, layers=["body"]).fit(DataLoader(TRAIN, batch_size=64))
     assert found.detector is not None
-    assert found.detector.layer_names == ("encoder.body",)
+    assert found.detector.layer_names == ("encoder.body", "input")
     with pytest.raises(ValueError, match=r"layer 'encoder\.nowhere' is no module"):
         PNML(model.features, model.fc, layers=["nowhere"])
     with pytest.raises(ValueError, match=r"layers=\['body'\] cannot be watched: the encoder is a function"):

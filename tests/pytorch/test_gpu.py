@@ -13,40 +13,17 @@ from torch import Tensor
 import pnml
 from pnml import Guard
 
-from .architectures import Case, cases
-from .networks import CNN, images, loader, seeded
+from .architectures import ARCHITECTURES, call, drawn
+from .networks import CNN, images, loader
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no NVIDIA GPU")
 
-CASES = cases()
 RTOL = 1e-5
 CALLS = 6  # more than are made before a graph is recorded
 
 
-def batch(case: Case, count: int, seed: int) -> dict[str, Tensor] | tuple[Tensor, ...]:
-    """Return other inputs like those of a case: numbers in float64, or words."""
-    generator = seeded(seed)
-
-    def other(x: Tensor) -> Tensor:
-        shape = count, *x.shape[1:]
-        if x.is_floating_point():
-            return torch.randn(shape, generator=generator, dtype=torch.float64)
-        return torch.randint(0, 50, shape, generator=generator)
-
-    if case.kwargs:
-        return {name: other(x) for name, x in case.kwargs.items()}
-    return tuple(map(other, case.args))
-
-
-def on_gpu(inputs: dict[str, Tensor] | tuple[Tensor, ...]) -> Any:
-    if isinstance(inputs, dict):
-        return {name: x.cuda() for name, x in inputs.items()}
-    return tuple(x.cuda() for x in inputs)
-
-
-def call(guard: Guard, inputs: Any) -> pnml.Result:
-    result: pnml.Result = guard(**inputs) if isinstance(inputs, dict) else guard(*inputs)
-    return result
+def on_gpu(inputs: dict[str, Tensor] | Tensor) -> Any:
+    return {name: x.cuda() for name, x in inputs.items()} if isinstance(inputs, dict) else inputs.cuda()
 
 
 def check_decisions(guard: Guard, found: pnml.Result, known: pnml.Result) -> None:
@@ -63,14 +40,15 @@ def check_decisions(guard: Guard, found: pnml.Result, known: pnml.Result) -> Non
 
 
 @pytest.mark.filterwarnings("ignore::pnml.core.detector.ZeroEmbeddingWarning")
-@pytest.mark.parametrize("name", list(CASES))
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+@pytest.mark.parametrize("name", ARCHITECTURES)
 def test_regrets_and_decisions_are_those_of_the_cpu(name: str) -> None:
     """In float64, so that the networks agree; batch after batch, so that replays read the new one."""
-    case = CASES[name]
-    model = case.model.double()
-    guard = pnml.guard(model).fit([batch(case, 40, seed) for seed in range(4)], progress=False)
-    guard.calibrate([batch(case, 60, 5)], progress=False)
-    batches = [batch(case, 7, 10 + number) for number in range(CALLS)] + [batch(case, 1, 20), batch(case, 2500, 21)]
+    batch = ARCHITECTURES[name].batch
+    guard = pnml.guard(drawn(ARCHITECTURES[name].build))
+    guard.fit([batch(40, seed) for seed in range(4)], progress=False)
+    guard.calibrate([batch(60, 5)], progress=False)
+    batches = [batch(7, 10 + number) for number in range(CALLS)] + [batch(1, 20), batch(150, 21)]
     expected = [call(guard, inputs) for inputs in batches]
     try:
         guard.cuda()

@@ -60,7 +60,7 @@ def test_earlier_layers_have_a_say() -> None:
     guard = pnml.guard(model(nn.Identity()), task="multilabel").fit([rows(200)], progress=False)
     assert guard.layers
     strange = guard(20 * rows(9, seed=1))
-    assert strange.leverage_by_layer.shape == (9, 1 + len(guard.layers))
+    assert strange.leverage_by_layer.shape == (9, len(guard.fitted().block_names))
     assert strange.xtg.mean() > guard(rows(9, seed=1)).xtg.mean()
 
 

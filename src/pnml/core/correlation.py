@@ -134,11 +134,10 @@ class Correlation:
 
         Args:
             rows: shape (n, M).
-            classes: the class of every row, shape (n,); needed if, and only if, there are classes.
+            classes: the class of every row, shape (n,); needed if there are classes, and not looked at otherwise.
         """
         rows = to_compute(detached(check_shape(rows, self.n_features)))
-        if self.n_classes:
-            classes = check_classes(classes, rows.shape[0], self.n_classes)
+        classes = check_classes(classes, rows.shape[0], self.n_classes) if self.n_classes else None
         given = rows.shape[0]
         batch = Correlation(
             self.widths or rows.shape[1],

@@ -375,17 +375,17 @@ class Detector:
         self._scorer = None
         self.threshold = None
 
+    @cached_property
+    def _centred_head(self) -> DeviceConstants:
+        """Transposed weight (M, C) and bias (C,) less what all classes have in common."""
+        return DeviceConstants((self.weight - self.weight.mean(axis=0)).T, self.bias - self.bias.mean())
+
     def _predict(self, rows: Array) -> Array:
         """Return the class that the last layer gives to rows, shape (n,)."""
         rows = to_compute(detached(rows))[:, : self.n_features]
         xp = namespace(rows)
         dtype = xp.float32 if rows.dtype == xp.float32 else wide_dtype(rows)
-        return by_chunk(_most_likely, rows, dtype, *self._head.to(rows, dtype), width=max(self.weight.shape))
-
-    @cached_property
-    def _head(self) -> DeviceConstants:
-        """Transposed weight (M, C) and bias (C,), for arrays of any library."""
-        return DeviceConstants(self.weight.T, self.bias)
+        return by_chunk(_most_likely, rows, dtype, *self._centred_head.to(rows, dtype), width=max(self.weight.shape))
 
     # Scoring.
 
@@ -449,7 +449,12 @@ class Detector:
         return None if logits is None else checked_logits(logits, rows.shape[0], self.n_classes)
 
     def _result(self, batch: Batch) -> Result:
-        result = Result(batch, batch.finish(self._regret(batch)), self.scorer, self.threshold)
+        if is_remote(batch.rows):
+            result = Result(batch, batch.finish(self._regret(batch)), self.scorer, self.threshold)
+        else:
+            regret, xtg = self.scorer.regret_and_xtg(batch.rows, batch.logits)
+            result = Result(batch, batch.finish(regret), self.scorer, self.threshold)
+            result.xtg = batch.convert(batch.finish(xtg))
         if self.threshold is not None and self.threshold.by is None and is_remote(batch.rows):
             _ = result.is_ood  # asked for while the GPU is at work: whoever reads it then waits for nothing else
         return result
@@ -531,6 +536,12 @@ class Detector:
     @property
     def _sample(self) -> RowSample | None:
         return self._facts.sample
+
+    @property
+    def sample_keys(self) -> np.ndarray[Any, Any]:
+        """The keys of the training rows that are sampled, by which they are recognised, shape (k,)."""
+        assert self._sample is not None  # noqa: S101 - of a fitted detector
+        return to_numpy(self._sample.keys, np.int64)
 
     @property
     def _repeated(self) -> float:

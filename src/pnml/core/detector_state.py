@@ -53,7 +53,7 @@ class Loaded:
     left_out: int
     norm_sum: float
     spectrum: np.ndarray[Any, Any]
-    sample: RowSample | None
+    sample: RowSample
     layer_names: tuple[str, ...]
     threshold: Threshold | None
     preparation: dict[str, Any] | None
@@ -71,7 +71,7 @@ def to_state(detector: Detector) -> tuple[Arrays, dict[str, Any]]:
     """Return the arrays of a fitted detector, and what else there is to store."""
     scorer = detector.scorer
     model = scorer.model
-    arrays: Arrays = {"weight": _exact(detector.weight), "bias": _exact(detector.bias)}
+    arrays: Arrays = {"weight": _exact(detector.weight), "bias": _exact(detector.bias), KEYS: detector.sample_keys}
     if model.geometry is None:
         arrays |= {"eigenvalues": detector.subspace.eigenvalues, "eigenvectors": detector.subspace.eigenvectors}
     else:
@@ -99,9 +99,6 @@ def to_state(detector: Detector) -> tuple[Arrays, dict[str, Any]]:
         "numbers": None if model.geometry is None else _numbers(model.geometry),
         "threshold": None,
     }
-    sample = detector._sample  # noqa: SLF001 - its own state
-    if sample is not None:
-        arrays[KEYS] = sample.arrays()[KEYS]
     if detector.threshold is not None:
         of_threshold, info["threshold"] = threshold_to_state(detector.threshold)
         arrays |= of_threshold
@@ -126,9 +123,7 @@ def from_state(arrays: Arrays, info: dict[str, Any]) -> Loaded:
     model = ScoringModel(
         weight, bias, layout, subspace, geometry, info["length"], info["bias_scale"], info["label_noise"]
     )
-    sample = None
-    if KEYS in arrays:
-        sample = RowSample(arrays[KEYS], np.empty((len(arrays[KEYS]), 0), dtype=np.float32))
+    sample = RowSample(arrays[KEYS], np.empty((len(arrays[KEYS]), 0), dtype=np.float32))
     threshold = None if info["threshold"] is None else threshold_from_state(arrays, info["threshold"])
     return Loaded(
         scorer=Scorer(model, single=info["single"]),
@@ -203,9 +198,8 @@ def _check(arrays: Arrays, info: dict[str, Any]) -> None:
         raise ValueError(f"{len(info['layer_names'])} layers are named and {len(info['widths']) - 1} stored")
     if "eigenvectors" in arrays:
         _check_basis(arrays["eigenvalues"], arrays["eigenvectors"])
-    keys = arrays.get(KEYS, np.zeros(0, dtype=np.int64))
-    if len(keys) > min(SIZE, info["count"]) or (keys[1:] < keys[:-1]).any():
-        raise ValueError(f"it holds {len(keys)} keys of {info['count']} rows, or not in their order")
+    if (arrays[KEYS][1:] < arrays[KEYS][:-1]).any():
+        raise ValueError("the keys of the sampled rows are not in their order")
     if threshold is not None:
         check_threshold_arrays(arrays, threshold)
         if threshold.get("n_classes", 0) not in {0, len(arrays["weight"])}:
@@ -232,8 +226,7 @@ def _expected(arrays: Arrays, info: dict[str, Any]) -> dict[str, tuple[str, Shap
     else:
         shapes |= {"eigenvalues": (width,), "eigenvectors": (width, width)}
     expected = {name: (_float_of(arrays, name), shape) for name, shape in shapes.items()}
-    if KEYS in arrays:
-        expected[KEYS] = "int64", (length_of(arrays, KEYS, 1),)
+    expected[KEYS] = "int64", (min(SIZE, info["count"]),)
     if info["threshold"] is not None:
         expected |= expected_threshold_arrays(arrays, info["threshold"])
     return expected

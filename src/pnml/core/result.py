@@ -82,13 +82,10 @@ class Result:
 
     @cached_property
     def _relative_logits(self) -> Array:
-        """The logits as they were given, or less the largest of each sample: what classes share must not be rounded."""
+        """The logits as they were given, or less what classes share, which must not be rounded along."""
         if self._batch.given is not None:
             return self._batch.given
-        z = self._scorer.logits(self._batch.unchanged_rows())
-        with np.errstate(invalid="ignore"):
-            z -= namespace(z).max(z, axis=-1, keepdims=True)
-        return self._convert(z)
+        return self._convert(self._scorer.relative_logits(self._batch.unchanged_rows()))
 
     @cached_property
     def pnml_probabilities(self) -> Array:

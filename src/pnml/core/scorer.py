@@ -35,7 +35,7 @@ LARGEST_ERROR = 3e-4
 """Regrets of a model are computed in float32 if none of those tried is off by a larger share, so that hardly any other
 is off by 1 %."""
 
-_TRIED_ROWS = 128  # of each kind, to tell whether float32 is precise enough
+_TRIED_ROWS = 64  # of each kind, to tell whether float32 is precise enough
 _SMALLEST_REGRET = 1e-30  # errors are relative to no less, as float32 has hardly smaller numbers
 _RULED_OUT = -1e30  # logits of classes that a model does not allow for a sample
 _MOST_ROWS = 2048  # on a GPU: in a larger batch arithmetic costs more than calls
@@ -142,6 +142,15 @@ class Scorer:
     def strangest(self, rows: Array, logits: Array | None = None) -> Array:
         """Return the block of rows (n, M) that is farthest above training rows, (n,): 0 is the embedding."""
         return self._by_chunk(_strangest, rows, logits)
+
+    def regret_and_xtg(self, rows: Array, logits: Array | None = None) -> tuple[Array, Array]:
+        """Return the regrets of rows (n, M) and their xᵀg, which costs nothing beside, (n,) each."""
+        both = self._by_chunk(_regrets_and_xtg, rows, logits)
+        return both[:, 0], both[:, 1]
+
+    def relative_logits(self, rows: Array) -> Array:
+        """Return the logits of the last layer for embeddings as they are, less what all classes share, (n, C)."""
+        return self._by_chunk(_relative_logits, rows, None)
 
     def logits(self, rows: Array) -> Array:
         """Return the logits of the last layer for embeddings (n, M) as they are, shape (n, C)."""
@@ -292,6 +301,16 @@ def regrets_of(model: ScoringModel, terms: Terms, x: Array) -> Array:
     return regret
 
 
+def _regrets_and_xtg(model: ScoringModel, constants: Constants, chunk: Chunk) -> Array:
+    terms = compute_terms(model, constants, chunk)
+    return side_by_side([regrets_of(model, terms, chunk.x), terms.xtg])
+
+
+def _relative_logits(model: ScoringModel, constants: Constants, chunk: Chunk) -> Array:
+    scaled = chunk.x[:, : model.n_features] @ constants.weight
+    return scaled / model.length + constants.head_bias
+
+
 def _predictive(model: ScoringModel, constants: Constants, chunk: Chunk) -> Array:
     terms = compute_terms(model, constants, chunk)
     log_p = theorem.noisy_log_softmax(terms.logits, model.label_noise, ruled_out=terms.ruled_out)
@@ -328,17 +347,18 @@ def single_error(model: ScoringModel, rows: np.ndarray[Any, Any]) -> float:
     if model.subspace is not None and model.subspace.rank < model.n_features:
         return math.inf
     rng = np.random.default_rng(0)
-    some = rows[np.arange(_TRIED_ROWS) % len(rows)]
+    some = rows[np.arange(_TRIED_ROWS) % len(rows)].astype(np.float64)
     kinds = [
         some,
-        some + rng.normal(size=some.shape) * rows.std(axis=0),  # far from training rows, and the closer to the mean
+        some + rng.normal(size=some.shape) * some.std(axis=0),
         (some + some[rng.permutation(len(some))]) / 2,
         some[:, rng.permutation(some.shape[1])],
         some * 1e3,
         some * 1e-3,
     ]
-    tried = np.concatenate(kinds).astype(rows.dtype)
-    logits = Scorer(model).logits(tried).astype(tried.dtype)
+    with np.errstate(over="ignore"):
+        tried = np.concatenate(kinds).astype(rows.dtype)
+        logits = Scorer(model).logits(tried).astype(tried.dtype)
     worst = 0.0
     for given in (None, logits):
         exact = Scorer(model).regret(tried, given)

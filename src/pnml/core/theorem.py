@@ -153,8 +153,11 @@ def regrets_of_logits(logits: Array, t: Array, share: float, *, ruled_out: float
     >>> regrets_of_logits(np.log([[0.5, 0.5]]), np.array([1.0]), 0.0)
     array([0.28768207])
     """
-    may_be_ruled_out = ruled_out > -math.inf and isinstance(logits, np.ndarray) and logits.min(initial=0.0) <= ruled_out
-    if not share or not isinstance(logits, np.ndarray) or may_be_ruled_out:
+    of_numpy = isinstance(logits, np.ndarray)
+    all_allowed = of_numpy and (ruled_out == -math.inf or bool(logits.min(initial=0.0) > ruled_out))
+    if not share and all_allowed:
+        return regrets(log_softmax(logits), t[..., None])
+    if not all_allowed:
         return regrets(noisy_log_softmax(logits, share, ruled_out=ruled_out), t[..., None])
     # The same without temporary arrays, which would take half of the time: p stays clear of 0.
     p = logits - np.maximum.reduce(logits, axis=-1, keepdims=True)

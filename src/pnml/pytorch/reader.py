@@ -128,7 +128,7 @@ class Reader:
             contract = Contract(declared.given.check(*few, declared.logits))
             reader = cls(model, declared, contract, declared.given.affine)
             _warn(contract.head, None, None)
-            return reader._checked(*few)
+            return reader._checked(*few, reader.run(*copied(few)))
         try:
             trace = Trace(model, *few)
         except torch.OutOfMemoryError:
@@ -146,8 +146,9 @@ class Reader:
         if declared.layers:
             contract = cls._with_layers(contract, declared.layers, trace, call, few)
         reader = cls(model, declared, contract, affine)
-        _warn(head, reader.run(*copied(few)).logits, answer)
-        return reader._checked(*few)
+        outputs = reader.run(*copied(few))
+        _warn(head, outputs.logits, answer)
+        return reader._checked(*few, outputs)
 
     @staticmethod
     def _with_layers(contract: Contract, wanted: Wanted, trace: Trace, head: Call, few: Arguments) -> Contract:
@@ -169,11 +170,11 @@ class Reader:
             warn_of_fallback("the model has no layer before its head with one entry per sample that can be watched")
         return contract._replace(layers=layers, has_input=has_input)
 
-    def _checked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reader:
+    def _checked(self, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: Outputs) -> Reader:
         """Return the reader without layers that change with company or padding, and with the dtype of embeddings."""
-        dtype = str(self.run(*copied((args, kwargs))).dtype).removeprefix("torch.")
-        contract, wanted = self.contract._replace(dtype=dtype), self._declared.layers
-        unsteady = unsteady_layers(self.run, args, kwargs, self.counts(args, kwargs))
+        contract = self.contract._replace(dtype=str(outputs.dtype).removeprefix("torch."))
+        wanted = self._declared.layers
+        unsteady = unsteady_layers(self.run, outputs, (args, kwargs), self.counts(args, kwargs))
         if unsteady:
             names = [str(contract.layers[number]) for number in sorted(unsteady)]
             reason = (

@@ -55,31 +55,32 @@ class _Rows(NamedTuple):
     layers: list[Tensor]
 
 
-def unsteady_layers(run: Run, args: tuple[Any, ...], kwargs: dict[str, Any], counts: Tensor | None) -> set[int]:
+def unsteady_layers(run: Run, outputs: Outputs, given: Arguments, counts: Tensor | None) -> set[int]:
     """Return the numbers of the layers that change with the order, the company or the padding of a sample.
 
     Where answers change, an :class:`UnstableModelWarning` says so.
 
     Args:
         run: returns what the model and its layers make of arguments.
-        args: the positional arguments of a few samples.
-        kwargs: the keyword arguments.
+        outputs: what they made of a few samples.
+        given: the arguments with these samples.
         counts: which of their tokens count, (n, T), None where nothing says so.
     """
+    args, kwargs = given
     count = sample_count(args, kwargs) or 0
     every = torch.arange(count)
-    orders = [every.flip(0), every[: (count + 1) // 2]] if count > 1 else []
-    cases: list[tuple[Tensor, Arguments, str]] = [
-        (order, some_samples(args, kwargs, order), _DEPENDENT) for order in orders
-    ]
+    cases: list[tuple[Tensor, Arguments, str]] = []
+    if count > 1:  # in another order and in other company at the same time
+        half = every[: (count + 1) // 2].flip(0)
+        cases.append((half, some_samples(args, kwargs, half), _DEPENDENT))
     if counts is not None:
         cases += [(number, _unpadded(args, kwargs, number, counts), _PADDED) for number in _most_padded(counts)]
-    plain = _rows(run, *some_samples(args, kwargs, every), count)
+    plain = _rows_of(outputs, count)
     unsteady: set[int] = set()
     if plain is None:
         return unsteady
-    for order, given, reason in cases:
-        rows = _rows(run, *given, len(order))
+    for order, case, reason in cases:
+        rows = _rows(run, *case, len(order))
         if rows is None:
             continue
         if _differ(plain.logits[order], rows.logits):
@@ -132,6 +133,11 @@ def _rows(run: Run, args: tuple[Any, ...], kwargs: dict[str, Any], count: int) -
     except Exception as error:  # noqa: BLE001 - whatever a model raises for fewer samples or tokens
         _LOG.debug("steadiness was not asked of %d samples: %s", count, error)
         return None
+    return _rows_of(outputs, count)
+
+
+def _rows_of(outputs: Outputs, count: int) -> _Rows | None:
+    """Return what is compared of so many samples; None where there is another number of rows."""
     rows = [outputs.logits, outputs.embeddings, *outputs.features]
     if outputs.places is not None:
         if outputs.places[0] != count:
