@@ -31,6 +31,7 @@ def anew(model: Any, train: Matrix, x: Matrix) -> Result:
     weight, bias = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
     if len(weight) == 1:  # the score of the second of two classes
         weight, bias = np.vstack([0 * weight, weight]), np.append(0.0, bias)
-    detector = Detector(np.column_stack([weight * scaler.scale_, weight @ scaler.mean_ + bias]), input_layer=True)
-    train, x = scaler.transform(train), scaler.transform(x)
-    return detector.fit(with_constant(train), features=[train])(with_constant(x), features=[x])
+    mean, unit = train.mean(axis=0), np.sqrt(train.var(axis=0).mean())
+    detector = Detector(np.column_stack([weight * unit, weight @ mean + bias]), input_layer=True)
+    detector.fit(with_constant((train - mean) / unit), features=[scaler.transform(train)])
+    return detector(with_constant((x - mean) / unit), features=[scaler.transform(x)])

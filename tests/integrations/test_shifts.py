@@ -31,7 +31,7 @@ RNG = np.random.default_rng(0)
 LABELS = RNG.integers(CLASSES, size=3 * ROWS)
 NOISE = RNG.normal(size=(3 * ROWS, COLUMNS)) @ (np.eye(COLUMNS) + RNG.normal(size=(COLUMNS, COLUMNS)) / COLUMNS**0.5)
 TABLE = StandardScaler().fit_transform(RNG.normal(size=(CLASSES, COLUMNS))[LABELS] + NOISE)
-TRAIN, HELD_OUT, FRESH = np.split(TABLE, 3)
+TRAIN, HELD_OUT, FRESH = TABLE[:ROWS], TABLE[ROWS:-ROWS], TABLE[-ROWS:]
 UNITS = 10 ** RNG.uniform(-3, 6, size=COLUMNS)
 OFFSETS = UNITS * RNG.uniform(-20, 20, size=COLUMNS)
 
@@ -60,7 +60,7 @@ def guarded(*widths: int, to: Callable[[Matrix], Matrix]) -> Fitted:
         x, y = tensor(to(TRAIN)), torch.from_numpy(LABELS[:ROWS])
         optimizer = torch.optim.AdamW(network.parameters(), lr=3e-3)
         for _ in range(8):
-            for batch in torch.randperm(ROWS).split(64):
+            for batch in torch.randperm(ROWS).reshape(-1, 50):
                 optimizer.zero_grad()
                 torch.autograd.backward(nn.functional.cross_entropy(network(x[batch]), y[batch]))
                 optimizer.step()

@@ -33,8 +33,8 @@ class PNMLClassifier(ClassifierMixin, TransformerMixin, RegretEstimator):  # typ
         classes_: the sorted labels, shape (C,).
         estimator_: the fitted clone, or a copy of the estimator that was fitted already.
         detector_: the :class:`~pnml.Detector`. Its embeddings are what enters the last layer: the last hidden one of an
-            ``MLPClassifier``; for a linear model the features in standard deviations, and the constant 1. Its
-            ``features`` are earlier hidden layers and the input, in standard deviations, too.
+            ``MLPClassifier``; for a linear model the features about their mean, in one unit, and the constant 1. Its
+            ``features`` are earlier hidden layers and the input, each column in standard deviations.
         n_features_in_: the number of features.
         feature_names_in_: the names of the features, if the training set had any.
 

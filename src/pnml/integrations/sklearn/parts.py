@@ -56,9 +56,9 @@ class HiddenLayer(NamedTuple):
 class ModelParts:
     """A classifier as transformers, hidden layers and a last layer.
 
-    What enters it is measured in standard deviations from the mean of the training rows, with the constant 1 as one
-    more column: so neither origin nor units of the columns matter, and every row has a direction. It is the embedding
-    of a linear model, whose intercept is the weight of the constant, and the input that is watched besides.
+    What enters it is watched as its input, every column in standard deviations from the mean of the training rows. The
+    embedding of a linear model is the same in one unit for all columns, so that they stay in proportion, with the
+    constant 1, whose weight is the intercept: so no origin matters, and every row has a direction.
 
     Attributes:
         weight: of the last layer, shape (C, M).
@@ -101,7 +101,8 @@ class ModelParts:
     def _empty_detector(self) -> Detector:
         weight, bias = self.weight, self.bias
         if not self.hidden:
-            weight, bias = np.column_stack([weight * self.scaler.scale_, weight @ self.scaler.mean_ + bias]), None
+            weight = np.column_stack([weight * self._unit, weight @ self.scaler.mean_ + bias])
+            bias = np.zeros_like(bias)
         if not self.has_model:
             return Detector(weight, embedding_scale="natural")
         detector = Detector(weight, bias, input_layer=True)
@@ -114,9 +115,16 @@ class ModelParts:
             scaled = self.scaler.transform(x)
             if self.hidden:
                 *earlier, embeddings = self._layers(x)[1:]
+                yield embeddings, [*earlier, scaled]
+            elif self.has_model:
+                yield _with_constant((x - self.scaler.mean_) / self._unit).astype(x.dtype), [scaled]
             else:
-                earlier, embeddings = [], np.column_stack([scaled, np.ones(len(x), dtype=scaled.dtype)])
-            yield embeddings, [*earlier, scaled] if self.has_model else []
+                yield _with_constant(scaled).astype(x.dtype), []
+
+    @property
+    def _unit(self) -> float:
+        """The root of the mean variance of the columns."""
+        return float(np.sqrt(self.scaler.var_.mean())) or 1.0
 
     def _dense(self, X: Any, counts: Matrix | None = None) -> Iterator[Matrix]:
         """Yield what passed the transformers, as dense chunks of rows."""
@@ -135,3 +143,7 @@ class ModelParts:
         for layer in self.hidden:
             layers.append(ACTIVATIONS[layer.activation](layers[-1] @ layer.weight + layer.bias))
         return layers
+
+
+def _with_constant(rows: Matrix) -> Matrix:
+    return np.column_stack([rows, np.ones(len(rows))])
