@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pytest
+from pnml.io.part import Part
 
 from pnml.io.embeddings import open_embeddings
 from pnml.io.fingerprint import fingerprint_path
-from pnml.io.part import Part
 from pnml.io.paths import path_or_uri
 from pnml.io.store import PartStore
 

@@ -66,7 +66,7 @@ class Correlation:
         n_features: width M of the rows, or the widths of their layers; taken from the first batch when left out.
         unit_norm: scale rows to Euclidean norm 1 before they are added; with classes, they are.
         n_classes: the number C of classes to sum rows of separately; none when 0.
-        input_layer: whether the last of the layers is the input of the model, which stays as it is.
+        input_layer: whether the last of the layers is the input of the model, which is watched as it comes, too.
 
     Attributes:
         widths: the widths of the layers of a row, None while unknown.
@@ -158,7 +158,7 @@ class Correlation:
         with np.errstate(all="ignore"):
             norms, divisors = layout.norms(rows)
             safe = bool(have_safe_squares(norms))  # the only time that a device is waited for
-        if not safe or layout.input_layer:
+        if not safe:
             rows, classes = self._usable(rows, norms, classes)
             if not rows.shape[0]:
                 return

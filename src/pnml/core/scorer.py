@@ -295,7 +295,7 @@ def regrets_of(model: ScoringModel, terms: Terms, x: Array) -> Array:
     regret = theorem.regrets_of_logits(terms.logits, t, model.label_noise, ruled_out=terms.ruled_out)
     if terms.undirected is not None:
         regret = xp.where(terms.undirected, xp.full_like(regret, model.largest_regret), regret)
-    if model.layout.input_layer or not model.unit_norm or terms.undirected is not None:  # the others are NaN already
+    if not model.unit_norm or terms.undirected is not None:  # the others are NaN already
         finite = xp.isfinite(xp.sum(x, axis=-1))  # a sum of finite numbers may overflow
         if type(x) is not np.ndarray or not finite.all():
             regret = xp.where(xp.all(xp.isfinite(x), axis=-1), regret, xp.full_like(regret, math.nan))
