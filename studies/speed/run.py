@@ -144,8 +144,8 @@ def table(record: dict[str, Any]) -> str:
     lines = [
         "# Speed: the record",
         "",
-        "CPU time of pytorch-ood's PNML, which multiplies by PyTorch's MKL, divided by ours, one thread. Larger than 1:",
-        "ours is faster. Median (quartiles).",
+        "CPU time of pytorch-ood's PNML, which multiplies by PyTorch's MKL, divided by ours, one thread.",
+        "Larger than 1: ours is faster. Median (quartiles).",
     ]
     for name, one in record.items():
         run = one["run"]

@@ -9,12 +9,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from pnml.engines.tree import add_tables
 
 from pnml import Detector
 from pnml.core.calibration_scores import TrainingRowsWarning
 from pnml.engines import local
-from pnml.engines.jobs import ScoreJob, SumJob, row_to_sums
+from pnml.engines.jobs import ScoreJob, SumJob, add_tables, row_to_sums
 from pnml.io.embeddings import open_embeddings
 from pnml.io.store import PartStore
 
