@@ -100,7 +100,7 @@ def create():
 
 
 @pytest.mark.filterwarnings("ignore::pnml.cli.fit.EmptyClassesWarning")  # the network is not trained
-@pytest.mark.filterwarnings("default::pnml.io.preparation_record.PreparationWarning")
+@pytest.mark.filterwarnings("default::pnml.io.preparation.PreparationWarning")
 def test_images_of_another_size_that_is_kept_give_a_warning(folder: Path) -> None:
     (folder / "made_pooled.py").write_text(POOLED)
     model = ("--model", "made_pooled:create")
@@ -152,7 +152,7 @@ def test_transform_of_the_factory_has_to_be_that_of_fit(folder: Path) -> None:
     assert "with no transform of the factory, got the transform" in fails("score", plain, *model("with_another"), *NEW)
 
 
-@pytest.mark.filterwarnings("default::pnml.io.preparation_record.PreparationWarning")
+@pytest.mark.filterwarnings("default::pnml.io.preparation.PreparationWarning")
 def test_detector_of_a_guard_takes_options_and_warns_without(folder: Path) -> None:
     guarded = guard(network()).fit([prepared(pixels_of(folder / "train"))], progress=False)
     guarded.save("guard.safetensors")
