@@ -105,11 +105,11 @@ def about_class_means(
     h, typical = leverages_about_means(rows[0], labels, asked[0], guessed, n_classes=len(bias))
     pairs = []
     for number, (layer, of_x) in enumerate(zip(rows, asked, strict=True)):
-        scaled = input_layer and number == len(rows) - 2
+        scaled = input_layer and number == len(train) - 1
         pairs.append(leverages_about_means(layer, everyone, of_x, anyone, n_classes=1, scaled=scaled))
     own = 0.3 * np.sqrt(h / np.median(typical)) * h / pairs[0][0]
-    first, *others = _excess(*(np.stack(part) for part in zip(*pairs, strict=True)))
-    shares = [own + first, *others]
+    added = _excess(*(np.stack(part) for part in zip(*(pairs[1:] or pairs), strict=True)))
+    shares = [own, *added] if pairs[1:] else [own + added[0]]
     leverage = np.sum(shares, axis=0)
     p = believed(logits, "auto")
     genie = p / (p + p ** (leverage / (1 + leverage))[:, None] * (1 - p))
@@ -138,10 +138,10 @@ def _excess(h: Matrix, typical: Matrix) -> Matrix:
     floor = 0.01 / k
     known, asked = np.log(np.maximum(typical, floor)), np.log(np.maximum(h, floor))
     middle, wide = np.median(known, axis=1)[:, None], known.std(axis=1)[:, None]
-    together = (k * np.corrcoef(known) + layers * np.eye(layers)) / (k + layers)
+    together = (k * np.atleast_2d(np.corrcoef(known)) + layers * np.eye(layers)) / (k + layers)
     above = [np.maximum((logs - middle) / wide, 0) for logs in (known, asked)]
     forms = [z * np.linalg.solve(together, z) for z in above]
-    form, mean = (np.quantile(sums, 0.95) for sums in (forms[0].sum(axis=0), above[0].mean(axis=0)))
+    form, mean = (np.quantile(sums, 0.9) for sums in (forms[0].sum(axis=0), above[0].mean(axis=0)))
     parts = [f / form + z / layers / mean for f, z in zip(forms, above, strict=True)]
     s, limit = parts[1].sum(axis=0), np.quantile(parts[0].sum(axis=0), 0.9)
     excess = np.maximum(s - limit, 0) / (limit - np.median(parts[0].sum(axis=0)))
@@ -186,6 +186,6 @@ def leverages_about_means(
 
     if ridge is None:
         lowest = 2.0**-32 * (len(rows) if scaled else max(float((rows**2).sum()), len(rows)))
-        ridge = min(np.geomspace(lowest, 10 * np.linalg.eigvalsh(within)[-1], 64), key=unlikely)
+        ridge = min(np.geomspace(lowest, 10 * np.linalg.eigvalsh(within)[-1], 16), key=unlikely)
     d = x - means[guessed]
     return np.einsum("ij,jk,ik->i", d, np.linalg.inv(within + ridge * np.eye(len(within))), d), left_out(ridge)

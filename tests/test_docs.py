@@ -89,7 +89,7 @@ def test_the_script_for_several_processes_runs(tmp_path: Path) -> None:
     done = subprocess.run(torchrun, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     detector = pnml.Detector.load(tmp_path / "detector.safetensors")
-    assert detector.correlation.count == 100
+    assert detector.count == 100
     assert detector.threshold is not None
 
 

@@ -74,7 +74,6 @@ def main() -> None:
     guard = pnml.guard(network)
     guard.fit(batches(network, np.asarray(train_set.images), "fitting"), progress=False)
     guard.calibrate(batches(network, test_set.images[rest], "calibrating"), progress=False)
-    guard.fitted().correlation.sample = None  # three quarters of the file, needed only to add training images
     guard.save(FOLDER / DETECTOR)
 
     write_sample(test_set.images[rows.ravel()])

@@ -17,8 +17,8 @@ from PIL import Image, ImageFilter
 import pnml
 from pnml.demo import assets
 from pnml.demo.images import Images, ood_images
+from pnml.demo.network import load_network
 from pnml.demo.scoring import score
-from pnml_bench import zoo
 from pnml_bench.figures import new_figure, save
 
 if TYPE_CHECKING:
@@ -31,14 +31,14 @@ SEED = 0
 NOISE = 0.1  # standard deviation, of the range of a pixel
 BLUR = 1.0  # standard deviation, in pixels
 TILES = 4  # a side
-EARLY, LATE, EMBEDDING = "#c6dbef", "#08306b", "#e6862c"
+EARLY, LATE, LENGTHS, EMBEDDING = "#c6dbef", "#08306b", "#9a9a9a", "#e6862c"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("out/figures"))
     args = parser.parse_args()
-    network = zoo.load(assets.verified_path(assets.WEIGHTS))
+    network, _ = load_network(assets.verified_path(assets.WEIGHTS))
     guard = pnml.guard(network).load(assets.verified_path(assets.DETECTOR))
     known = assets.ind_images()
     groups = [[known], altered(known), ood_images()]
@@ -74,7 +74,8 @@ def draw(groups: list[list[ScoredSet]], detector: pnml.Detector) -> Figure:
     """Draw a bar for each kind of images: the mean shares of the layers in their leverage, the first layer first."""
     figure = new_figure(8.4, 4.7)
     axes = figure.subplots()
-    names, colours = (*detector.layer_names, "embedding"), [*blues(len(detector.layer_names)), EMBEDDING]
+    names = (*detector.watched_names, "embedding")
+    colours = [*blues(len(detector.layer_names)), LENGTHS, EMBEDDING]
     place = 0.0
     places: list[float] = []
     labels: list[str] = []

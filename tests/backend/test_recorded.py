@@ -38,7 +38,7 @@ class Recorder:
 
 @pytest.fixture
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorded, "_key", lambda x: x.shape)
+    monkeypatch.setattr(recorded, "_key", lambda arrays: arrays[0].shape)
 
 
 @pytest.mark.usefixtures("as_on_a_gpu")

@@ -77,21 +77,3 @@ def test_rows_are_as_printed(table: str, ind: str, ood: str, printed: str) -> No
     row: list[PaperCell] = [c for c in paper_cells() if (c.table, c.ind, c.ood) == (table, ind, ood)]
     numbers = [tuple(float(number) for number in pair.split(" / ")) for pair in printed.split("  ")]
     assert [(cell.alone, cell.plus_pnml) for cell in row] == numbers
-
-
-def losses(method: str, metric: str) -> set[tuple[str, str, str]]:
-    cells = [cell for cell in paper_cells() if (cell.method, cell.metric) == (method, metric)]
-    return {(cell.model, cell.ind, cell.ood) for cell in cells if cell.plus_pnml < cell.alone}
-
-
-def test_energy_auroc_improves_in_14_of_16() -> None:
-    assert len(losses("energy", "auroc")) == 16 - 14
-
-
-def test_odin_tnr_is_better_alone_in_the_four_pairs_of_the_figure() -> None:
-    assert losses("odin", "tnr_at_tpr95") == {
-        ("resnet-34", "cifar100", "isun"),
-        ("resnet-34", "cifar100", "tinyimagenet_resize"),
-        ("resnet-34", "cifar100", "lsun_resize"),
-        ("densenet-bc-100", "cifar10", "lsun_resize"),
-    }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,11 +16,11 @@ from pnml_bench import zoo
 from pnml_bench.data import load
 from pnml_bench.options import Options
 from pnml_bench.protocol import plan
-from pnml_bench.report import charted_groups, choose_results, report_of
+from pnml_bench.report import choose_results, report_of
 from pnml_bench.results import Result as Cell
 from pnml_bench.results import Scores
 from pnml_bench.runner import run
-from pnml_bench.saved_scores import load_scores, save_scores
+from pnml_bench.saved_scores import load_scores
 from pnml_bench.store import ResultStore, load_study
 
 if TYPE_CHECKING:
@@ -86,18 +85,6 @@ def test_a_regret_by_itself_is_kept_beside_the_confidence(small_world: Path, tmp
     ).seconds
 
 
-def test_a_finished_cell_without_scores_is_run_again_to_keep_them(small_world: Path) -> None:
-    cells = plan(DENSENET, "cifar10", ["svhn"], ["baseline"])
-    kept = small_world / "scores" / "paper" / f"{DENSENET}__cifar10__svhn__baseline.safetensors"
-    run(cells, Options(out=small_world))
-    assert not kept.exists()
-    assert run(cells, Options(out=small_world, keep_scores=True)).seconds
-    assert kept.exists()
-    assert not run(cells, Options(out=small_world, keep_scores=True)).seconds
-    run(cells, Options(out=small_world, force=True))
-    assert not kept.exists()  # it would be that of an earlier run
-
-
 def test_a_report_of_one_network_has_charts_and_no_second_table(small_world: Path, tmp_path: Path) -> None:
     run_keeping_scores(small_world, "svhn,isun")
     done = call(small_world, "--out", tmp_path / "report.html")
@@ -140,15 +127,6 @@ def test_means_over_splits_are_in_tables_beside_the_charts(small_world: Path, tm
     assert "  --model densenet-bc-100 --ind cifar10 --method gram" in done.stderr
 
 
-def test_default_method_leads(small_world: Path) -> None:
-    run_keeping_scores(small_world, "svhn,isun", "baseline,energy,pnml")
-    results = choose_results(small_world)
-    assert [group.method for group in charted_groups(results, small_world)] == ["pnml", "baseline", "energy"]
-    table = report_of(results, small_world).tables[0]
-    assert [column[1] for column in table.columns][1:] == ["pnml", "Baseline+pNML", "Baseline", "Energy+pNML", "Energy"]
-    assert [row[0] for row in table.rows] == ["iSUN", "SVHN", "Mean"]
-
-
 def test_near_and_far_sets_have_means_and_the_best_of_a_row_is_bold(tmp_path: Path) -> None:
     low, high = evaluate([1, 2, 4], [3, 5]), evaluate([1, 2, 3], [4, 5])
     for ood, method, found in (
@@ -169,51 +147,3 @@ def test_near_and_far_sets_have_means_and_the_best_of_a_row_is_bold(tmp_path: Pa
     (svhn,) = re.findall(r'<th scope="row">SVHN</th>(.*?)</tr>', page.split("</table>")[0])
     assert re.findall(r'class="number( best)?">([\d.]+)', svhn) == [(" best", "100.0"), ("", "83.3"), ("", "83.3")]
     assert len(re.findall(r'<circle class="leading"', page)) == 4
-
-
-def test_charts_leave_out_cells_with_other_in_distribution_scores(small_world: Path) -> None:
-    scores_folder = run_keeping_scores(small_world, "svhn,isun")
-    path = scores_folder / f"{DENSENET}__cifar10__svhn__baseline.safetensors"
-    saved = load_scores(path)
-    save_scores(saved._replace(ind=replace(saved.ind, regret=2 * saved.ind.regret)), path)
-    made = report_of(choose_results(small_world), small_world)
-    assert [one.name for one in made.sets] == ["CIFAR-10", "iSUN"]
-    assert [row[0] for row in made.tables[0].rows] == ["iSUN", "SVHN", "Mean"]
-
-
-def test_results_without_saved_scores_are_shown_as_tables(tmp_path: Path) -> None:
-    scores = Scores(evaluate([1, 2, 4], [3, 5]), plus_pnml=evaluate([1, 2, 3], [4, 5]))
-    alone = Scores(evaluate([1, 2, 4], [3, 5]))
-    for model, ind, ood, method, found in (
-        ("resnet-34", "cifar10", "svhn", "baseline", scores),
-        ("resnet-34", "svhn", "isun", "energy", alone),
-    ):
-        cell = Cell(model=model, ind=ind, ood=ood, method=method, scores=found, date="2024-05-17T10:00")
-        ResultStore(tmp_path).append(cell)
-    why = "image set absent: isun"
-    ResultStore(tmp_path).append(Cell(model="resnet-34", ind="cifar10", ood="isun", method="baseline", reason=why))
-    done = call(tmp_path, "--out", tmp_path / "report.html")
-    assert done.exit_code == 0, done.output
-    assert "no scores were kept" in done.stderr
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert re.findall(r"<h3>(.*?)</h3>", page) == ["ResNet-34, CIFAR-10: AUROC", "ResNet-34, SVHN: AUROC"]
-    assert "2 run, 1 not run" in page
-    assert "ResNet-34, CIFAR-10 against iSUN with Baseline: image set absent: isun" in page
-    assert ">83.3</td>" in page
-    assert ">100.0</td>" in page
-    assert len(choose_results(tmp_path, ind="cifar10")) == 2
-    with pytest.raises(ValueError, match="has the method 'odin': choose from baseline, energy"):
-        choose_results(tmp_path, method="odin")
-
-
-def test_a_folder_without_results_exits_with_an_error(tmp_path: Path) -> None:
-    done = call(tmp_path, "--out", tmp_path / "report.html")
-    assert done.exit_code == 1
-    assert "there are no results in" in done.stderr
-
-
-def test_a_folder_in_which_nothing_was_run_exits_with_an_error(tmp_path: Path) -> None:
-    ResultStore(tmp_path).append(Cell(model="resnet-34", ind="cifar10", ood="isun", method="gram", reason="absent"))
-    done = call(tmp_path, "--out", tmp_path / "report.html")
-    assert done.exit_code == 1
-    assert "none of the 1 results" in done.stderr

@@ -57,13 +57,6 @@ def test_prints_our_numbers_beside_the_papers(small_world: Path) -> None:
     assert "regret" not in again.stdout  # nothing was computed
 
 
-def test_a_pair_that_the_paper_lacks_has_no_column_of_the_paper(small_world: Path) -> None:
-    done = call(f"--ind cifar10 --ood cifar100 --method energy --out {small_world} --limit 12")
-    assert done.exit_code == 0, done.output
-    assert "CIFAR-100" in done.stdout
-    assert "Paper" not in done.stdout  # it has nothing to compare with
-
-
 def test_paper_reports_absent_sets_and_checkpoints(
     small_world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,12 +83,6 @@ def test_mistakes_are_explained(line: str, message: str) -> None:
     done = call(line)
     assert done.exit_code == 1
     assert message in done.stderr
-
-
-def test_help_has_an_example() -> None:
-    done = call("--help")
-    assert done.exit_code == 0
-    assert "pnml bench --model densenet-bc-100 --ind cifar10" in done.stdout
 
 
 def test_help_names_every_method() -> None:
@@ -170,13 +157,6 @@ def test_results_of_limited_runs_are_found(command: str, small_world: Path, monk
     assert "shown is the study paper; --study chooses another: paper-limit-12" in both.stderr
     chosen = CliRunner().invoke(app, [*words, "--study", "paper-limit-12"])
     assert "shown is" not in chosen.stderr
-
-
-def test_leaderboard_of_one_method_says_why_there_is_none(small_world: Path) -> None:
-    call(f"--ood uniform --out {small_world} --device cpu")
-    done = CliRunner().invoke(app, ["leaderboard", "--results", str(small_world)])
-    assert done.exit_code == 1
-    assert "the study 'paper' has results of baseline alone, and a leaderboard compares several methods" in done.stderr
 
 
 def test_ctrl_c_names_where_finished_cells_are(small_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:

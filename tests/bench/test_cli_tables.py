@@ -37,12 +37,6 @@ def test_prints_markdown_into_a_pipe(results: Path) -> None:
     assert found.stdout == render(build_tables(Sources(load_study(results))), Format.MARKDOWN)
 
 
-def test_prints_one_table_in_one_format(results: Path) -> None:
-    found = CliRunner().invoke(app, ["tables", "--results", str(results), "--format", "csv", "--table", "imagenet30"])
-    assert found.exit_code == 0
-    assert [line.split(",")[0] for line in found.stdout.splitlines()] == ["table", *["imagenet30"] * 16]
-
-
 def test_draws_tables_in_a_terminal(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "Console", lambda: Console(force_terminal=True, width=160))
     found = CliRunner().invoke(app, ["tables", "--results", str(results), "--table", "densenet-auroc"])
@@ -59,19 +53,6 @@ def test_writes_all_formats(results: Path, tmp_path: Path) -> None:
     assert {path.name for path in out.iterdir()} == {"tables.md", "tables.tex", "tables.csv", "tables.html"}
     assert (out / "tables.csv").read_text().count("\n") == 665
     assert "3 of 664 cells measured" in found.stdout
-
-
-def test_writes_one_format(results: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    found = CliRunner().invoke(app, ["tables", "--results", str(results), "--out", str(out), "--format", "latex"])
-    assert found.exit_code == 0
-    assert [path.name for path in out.iterdir()] == ["tables.tex"]
-
-
-def test_results_outside_the_paper_are_counted(results: Path) -> None:
-    ResultStore(results).append(Result(model="mine", ind="cifar10", ood="svhn", method="odin", reason="none"))
-    found = CliRunner().invoke(app, ["tables", "--results", str(results)])
-    assert "1 of 2 results have no cell in the paper's tables" in found.stderr
 
 
 @pytest.mark.parametrize(
@@ -100,19 +81,6 @@ def test_a_study_is_shown_with_its_variants_and_with_networks_trained_anew(resul
     assert [text.count("retrained") for text in shown.values()] == [3, 3]
     assert CliRunner().invoke(app, [*words, "--retrained", "mine"]).stdout.count("retrained") == 3
     assert CliRunner().invoke(app, [*words, "--study", "retrained"]).stdout.count("paper's") == 3
-
-
-def test_a_damaged_table_is_explained(results: Path) -> None:
-    (results / "cells.csv").write_text("{\n")
-    found = CliRunner().invoke(app, ["tables", "--results", str(results)])
-    assert found.exit_code == 1
-    assert "has the columns {, expected study, model" in found.stderr
-
-
-def test_help_has_an_example() -> None:
-    found = CliRunner().invoke(app, ["tables", "--help"])
-    assert found.exit_code == 0
-    assert "Example: " in found.stdout
 
 
 def test_json_has_the_cells_of_the_tables(results: Path, tmp_path: Path) -> None:

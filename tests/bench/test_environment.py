@@ -11,7 +11,6 @@ import pytest
 
 from pnml_bench import environment as module
 from pnml_bench.environment import environment, git_state
-from pnml_bench.results import start_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,25 +24,6 @@ def test_environment_names_no_host_and_no_path(monkeypatch: pytest.MonkeyPatch) 
     assert not any("/home" in value or "/tmp" in value for value in found.values())  # noqa: S108
     monkeypatch.setattr(module, "find_spec", lambda _: None)
     assert "torch" not in environment()
-
-
-def test_environment_names_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch = pytest.importorskip("torch")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
-    assert environment()["gpu"] == "a GPU"
-    assert environment()["torch"] == torch.__version__
-
-
-def test_cpu_name_is_read_from_cpuinfo_where_there_is_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    cpuinfo = tmp_path / "cpuinfo"
-    monkeypatch.setattr(module, "_CPUINFO", cpuinfo)
-    monkeypatch.setattr(platform, "processor", lambda: "")
-    assert environment()["cpu"] == platform.machine()
-    cpuinfo.write_text("processor : 0\n")
-    assert environment()["cpu"] == platform.machine()
-    cpuinfo.write_text("processor : 0\nmodel name : Fast One\nmodel name : Fast One\n")
-    assert environment()["cpu"] == "Fast One"
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
@@ -86,12 +66,3 @@ def test_git_state_is_that_of_the_sources_alone(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("PNML_COMMIT", commit)
     with pytest.raises(ValueError, match="expected a commit and the tree of the sources"):
         git_state(source)
-
-
-def test_a_run_records_the_code_it_was_started_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pnml_bench.results.git_state", lambda: ("0123abc", True))
-    run = start_run("pnml bench", "cpu: a CPU")
-    assert (run.command, run.device, run.commit, run.dirty) == ("pnml bench", "cpu: a CPU", "0123abc", True)
-    assert run.versions == environment()
-    assert run.run_id.startswith(run.date[:4])
-    assert run.run_id != start_run("pnml bench --oracle", "cpu: a CPU").run_id

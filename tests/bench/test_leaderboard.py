@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from typer.testing import CliRunner
@@ -10,8 +9,7 @@ from typer.testing import CliRunner
 from pnml.cli import app
 from pnml.metrics import Metrics
 from pnml_bench.leaderboard import Board, leaderboard, render_leaderboard
-from pnml_bench.methods import ALL_METHODS, GROUPS, REGRETS
-from pnml_bench.ood_data import NEEDS_OOD_DATA
+from pnml_bench.methods import GROUPS
 from pnml_bench.options import Options
 from pnml_bench.protocol import plan
 from pnml_bench.results import Result, Run, Scores
@@ -51,16 +49,6 @@ def test_means_over_near_and_far_sets() -> None:
     ]
     assert "Near: CIFAR-100. Far: SVHN, Uniform." in found.caption
     assert found.notes == ()
-
-
-def test_near_sets_are_the_other_cifar_and_none_for_svhn() -> None:
-    near = {}
-    for ind, ood in (("cifar10", "cifar100"), ("cifar100", "cifar10"), ("svhn", "cifar10")):
-        found = board(*(result(method, one, 70.0, ind=ind) for method in ("knn", "vim") for one in (ood, "uniform")))
-        near[ind] = found.near
-    assert near == {"cifar10": ("cifar100",), "cifar100": ("cifar10",), "svhn": ()}
-    assert found.standings[0].near is None
-    assert "Near: none." in found.caption
 
 
 def test_a_method_without_all_sets_has_no_mean() -> None:
@@ -123,32 +111,6 @@ def test_methods_that_need_no_ood_data_come_first() -> None:
     ]
 
 
-def test_every_method_that_needs_ood_data_is_known_and_has_a_reason() -> None:
-    assert set(NEEDS_OOD_DATA) <= set(ALL_METHODS)
-    assert not set(NEEDS_OOD_DATA) & set(REGRETS)
-    assert all(NEEDS_OOD_DATA.values())
-
-
-def test_every_network_has_its_own_board() -> None:
-    plain = [result(method, "svhn", 70.0, checkpoint=f"{DENSENET}_cifar10") for method in ("knn", "vim")]
-    mine = [replace(one, checkpoint="mine.safetensors") for one in plain]
-    lonely = result("oecc", "svhn", 70.0, checkpoint="tuned")
-    nothing = [result(method, "svhn", None, ind="cifar100") for method in ("knn", "vim")]
-    titles = [found.title for found in leaderboard([*plain, *mine, lonely, *nothing])]
-    assert titles == ["DenseNet-BC-100, CIFAR-10", "DenseNet-BC-100, CIFAR-10, mine.safetensors"]
-
-
-def test_render_leaderboard_returns_markdown() -> None:
-    text = render_leaderboard(
-        leaderboard([result("knn", "svhn", 80.0), result("vim", "svhn", 70.5), result("she", "svhn", None)])
-    )
-    lines = text.splitlines()
-    assert lines[0] == "### DenseNet-BC-100, CIFAR-10"
-    assert lines[4] == "| Method | Needs no OOD data | Near | Far  | All  | Seconds | Memory |"
-    assert lines[6] == "| knn    | yes               | –    | 80.0 | 80.0 | 0.000   | –      |"
-    assert lines[-1] == "- she, SVHN: it failed"
-
-
 def call(line: str) -> Any:
     return CliRunner().invoke(app, line.split())
 
@@ -192,17 +154,6 @@ def test_peers_are_run_and_failures_have_a_reason(small_world: Path) -> None:
     (made,) = leaderboard(load_study(small_world))
     assert len(made.standings) == len(GROUPS["peers"])
     assert made.near == ("cifar100",)
-
-
-def test_bench_ends_with_a_leaderboard_where_peers_were_run(small_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-    done = call(f"bench --ood cifar100,svhn --method gen,maxlogit --out {small_world} --limit 20")
-    assert done.exit_code == 0, done.output
-    assert "Leaderboard: DenseNet-BC-100, CIFAR-10" in done.stdout
-    first = load_study(small_world, "paper-limit-20")[0]
-    assert first.scores is not None
-    assert f"{first.scores.method.auroc:.1f} / –" in done.stdout
-    assert "Leaderboard" not in call(f"bench --ood svhn --out {small_world} --limit 20").stdout
 
 
 def test_peers_without_pytorch_ood_name_the_install_command(small_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:

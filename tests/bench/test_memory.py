@@ -43,10 +43,3 @@ def test_memory_is_none_where_the_peak_cannot_be_reset(
     with watched_memory(CPU) as taken:
         pass
     assert taken == Memory(None, None)
-
-
-def test_then_adds_the_later_peak_to_what_was_kept() -> None:
-    assert Memory(peak=100, kept=10).then(Memory(peak=20)) == 100
-    assert Memory(peak=100, kept=90).then(Memory(peak=20)) == 110
-    assert Memory(peak=100, kept=90).then(Memory()) is None
-    assert Memory().then(Memory(peak=20)) is None

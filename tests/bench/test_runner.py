@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -10,22 +9,21 @@ import torch
 from scipy.special import softmax
 from sklearn.metrics import roc_auc_score
 
-from pnml.core.detector import FewRowsWarning
 from pnml_bench import model_under_test, record, runner, zoo
-from pnml_bench.clock import Memory
-from pnml_bench.data import ImageSet, load
-from pnml_bench.methods import GROUPS, View
+from pnml_bench.data import load
+from pnml_bench.methods import GROUPS
 from pnml_bench.options import Options
 from pnml_bench.protocol import Cell, paper_plan, plan
-from pnml_bench.results import STAGES, Result
 from pnml_bench.runner import run
 from pnml_bench.store import load_study
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from pathlib import Path
 
     from torch import Tensor
+
+    from pnml_bench.results import Result
 
 DENSENET = "densenet-bc-100"
 
@@ -52,29 +50,6 @@ def naive_regret(embeddings: np.ndarray, train: np.ndarray, head: torch.nn.Linea
     return np.asarray(np.log((p / (p + p**t * (1 - p))).sum(axis=1)))
 
 
-def test_memory_is_that_of_fitting_the_very_variant(small_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    peaks = iter([100, 200])  # of fitting the oracle, then ODIN without it; both are fitted once for two sets
-
-    @contextmanager
-    def fitted(_device: torch.device) -> Iterator[Memory]:
-        yield Memory(peak=next(peaks), kept=0)
-
-    @contextmanager
-    def scored(_device: torch.device) -> Iterator[Memory]:
-        yield Memory(peak=0, kept=0)
-
-    monkeypatch.setattr(model_under_test, "watched_memory", fitted)
-    monkeypatch.setattr(record, "watched_memory", scored)
-    results = run(cells("svhn,uniform", "odin"), Options(out=small_world, oracle=True)).results
-    found = [(result.ood, result.study, result.memory_bytes) for result in results]
-    assert found == [
-        ("svhn", "paper-oracle", 100),
-        ("svhn", "paper", 200),
-        ("uniform", "paper-oracle", 100),
-        ("uniform", "paper", 200),
-    ]
-
-
 def test_numbers_are_those_of_an_explicit_computation(small_world: Path) -> None:
     (result,) = run(cells("svhn"), Options(out=small_world)).results
     network = zoo.load("densenet-bc-100_cifar10")
@@ -88,27 +63,6 @@ def test_numbers_are_those_of_an_explicit_computation(small_world: Path) -> None
     assert result.scores.method.auroc == pytest.approx(100 * roc_auc_score(labels, msp))
     assert result.scores.plus_pnml.auroc == pytest.approx(100 * roc_auc_score(labels, regret))
     assert result.accuracy == pytest.approx(100 * np.mean(ind_logits.argmax(1) == sets[1].labels))
-
-
-def test_a_result_records_how_it_was_measured(small_world: Path) -> None:
-    with pytest.warns(FewRowsWarning):
-        run(cells("gaussian", "odin"), Options(out=small_world, limit=8, noise_seeds=2, batch_size=4))
-    (result,) = load_study(small_world, "paper-limit-8")
-    assert result.status == "run"
-    assert result.counts == {"train": 8, "ind": 8, "ood": 8}
-    assert result.seeds == (0, 1)
-    assert result.checkpoint == "densenet-bc-100_cifar10"
-    assert result.command == (
-        "pnml bench --model densenet-bc-100 --ind cifar10 --ood gaussian --method odin --device cpu --batch-size 4 "
-        "--noise-seeds 2 --limit 8"
-    )
-    assert result.run.device.startswith("cpu: ")
-    assert result.run.versions["torch"] == torch.__version__
-    assert set(result.seconds) == set(STAGES)
-    assert all(seconds > 0 for seconds in result.seconds.values())
-    assert [one["oracle"] for one in result.settings["method"]] == [False, False]
-    assert "8 images" in result.settings["notes"]["ood"]
-    assert "no more images than" in result.settings["notes"]["train"]
 
 
 @pytest.fixture
@@ -174,14 +128,6 @@ def test_a_killed_run_continues_where_it_stopped(small_world: Path, monkeypatch:
     assert finished.results == again.results
 
 
-def test_force_runs_finished_cells_again(small_world: Path) -> None:
-    first = run(cells("svhn"), Options(out=small_world, limit=20))
-    assert first.seconds
-    again = run(cells("svhn"), Options(out=small_world, limit=20, force=True))
-    assert again.seconds
-    assert again.results[0].scores == first.results[0].scores
-
-
 def test_absent_sets_are_reported_and_tried_again(small_world: Path, tmp_path: Path, made_images: Path) -> None:
     options = Options(out=small_world, limit=20)
     without_isun = some_images(made_images, tmp_path / "images", leave_out="iSUN")
@@ -212,24 +158,6 @@ def test_an_absent_checkpoint_or_training_set_is_the_reason(
     assert run(wanted[:1], options).results[0].reason == "image set absent: cifar10"
 
 
-def test_broken_weights_are_reported_as_the_reason(
-    small_world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PNML_WEIGHTS", str(tmp_path))
-    (tmp_path / "densenet-bc-100_cifar10.safetensors").write_bytes(b"cut off")
-    (result,) = run(cells("svhn"), Options(out=small_world)).results
-    assert "is not the expected file" in str(result.reason)
-
-
-def test_noise_is_averaged_over_seeds(small_world: Path) -> None:
-    one = run(cells("uniform"), Options(out=small_world, limit=20)).results[0]
-    three = run(cells("uniform"), Options(out=small_world, limit=20, noise_seeds=3))
-    assert three.results[0].seeds == (0, 1, 2)
-    assert three.seconds
-    assert three.results[0].scores != one.scores
-    assert run(cells("uniform"), Options(out=small_world, limit=20, noise_seeds=2)).results == three.results
-
-
 def test_own_checkpoint_and_pictures_are_named_in_the_result(
     small_world: Path, made_weights: dict[str, Path], made_images: Path
 ) -> None:
@@ -244,22 +172,6 @@ def test_own_checkpoint_and_pictures_are_named_in_the_result(
         run(wanted, Options(out=small_world, limit=10))
     with pytest.raises(ValueError, match="rename it"):
         plan(DENSENET, "cifar10", [pictures], ["baseline"])
-
-
-def test_all_sets_are_resized_to_the_in_distribution_images(small_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = set()
-    original = View.__init__
-
-    def watched(self: View, network: zoo.Network, images: ImageSet, **kwargs: Any) -> None:
-        sizes.add(images.images.shape[1:3])
-        original(self, network, images, **kwargs)
-
-    monkeypatch.setattr(View, "__init__", watched)
-    wanted = plan("resnet-18", "imagenet30", ["svhn"], ["baseline"])
-    (result,) = run(wanted, Options(out=small_world, limit=10)).results
-    assert result.status == "run"
-    assert sizes == {(254, 254)}
-    assert result.accuracy is None
 
 
 def some_images(made_images: Path, folder: Path, leave_out: str) -> str:
@@ -317,25 +229,3 @@ def test_oracle_and_published_arithmetic_are_run_beside_ours(
     assert best[0].method.auroc >= best[1].method.auroc  # type: ignore[union-attr]
     monkeypatch.setattr(runner, "measure", lambda *_, **__: pytest.fail("a finished cell was run again"))
     assert len(run(wanted, options).results) == 7
-
-
-def test_full_precision_restores_the_flags() -> None:
-    flags = torch.backends.cudnn
-    before = flags.allow_tf32
-    with model_under_test.full_precision():
-        assert not flags.allow_tf32
-        assert not torch.backends.cuda.matmul.allow_tf32
-    assert flags.allow_tf32 == before
-
-
-def test_an_absent_set_is_reported_before_the_training_set_is_embedded(
-    small_world: Path, tmp_path: Path, made_images: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "cifar-10-batches-py").symlink_to(made_images / "cifar-10-batches-py")
-    monkeypatch.setenv("PNML_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr(
-        model_under_test.ModelUnderTest, "fit", lambda _: pytest.fail("the training set was embedded for nothing")
-    )
-    (result,) = run(cells("isun"), Options(out=small_world)).results
-    assert result.reason == "image set absent: isun"

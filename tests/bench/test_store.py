@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pnml.metrics import Metrics
 from pnml_bench.results import STAGES, Result, Run, Scores
-from pnml_bench.store import COLUMNS, ResultStore, load_study
+from pnml_bench.store import COLUMNS, ResultStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -130,26 +130,6 @@ def test_a_line_that_was_cut_off_is_ignored_and_replaced(tmp_path: Path, name: s
     assert ResultStore(tmp_path).load() == [CELL, ABSENT]
 
 
-def test_a_header_that_was_cut_off_is_written_again(tmp_path: Path) -> None:
-    store = ResultStore(tmp_path)
-    store.cells.write_text("study,mod")
-    assert store.load() == []
-    store.append(ABSENT)
-    assert store.load() == [ABSENT]
-
-
-def test_line_breaks_in_a_reason_become_spaces(tmp_path: Path) -> None:
-    store = ResultStore(tmp_path)
-    store.append(replace(ABSENT, reason="it failed:\n  too few images"))
-    assert store.load()[0].reason == "it failed: too few images"
-
-
-def test_a_number_that_json_cannot_hold_leaves_no_file(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="JSON"):
-        ResultStore(tmp_path).append(replace(CELL, settings={"epsilon": float("nan")}))
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -173,24 +153,6 @@ def test_damaged_tables_are_refused_with_the_row(tmp_path: Path, old: str, new: 
     assert str(store.cells) in str(caught.value)
 
 
-def test_one_study_is_read_at_a_time(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"no results in .*which has no cells.csv.*pnml bench"):
-        load_study(tmp_path)
-    store = ResultStore(tmp_path)
-    limited = replace(CELL, study="paper-limit-10")
-    store.append(limited)
-    assert load_study(tmp_path) == [limited]
-    other = replace(CELL, study="peers")
-    store.append(other)
-    with pytest.raises(
-        ValueError, match="results of several studies, paper-limit-10, peers: give --study paper-limit-10"
-    ):
-        load_study(tmp_path)
-    assert load_study(tmp_path, "peers") == [other]
-    store.append(CELL)
-    assert load_study(tmp_path) == [CELL]
-
-
 @pytest.mark.parametrize("wrong", ["", "../up", "two__parts", "Upper", "a b", "_a", "a/b"])
 def test_names_that_make_no_file_name_are_refused(wrong: str) -> None:
     with pytest.raises(ValueError, match=r"ood is .*lower-case"):
@@ -205,9 +167,3 @@ def test_scores_and_reason_exclude_each_other() -> None:
     for reason in (None, ""):
         with pytest.raises(ValueError, match="scores of a run, or the reason"):
             replace(CELL, scores=None, reason=reason)
-
-
-def test_the_command_of_a_cell_names_it() -> None:
-    assert CELL.command == (
-        "pnml bench --model densenet-bc-100 --ind cifar10 --ood tinyimagenet_crop --method baseline --device cpu"
-    )

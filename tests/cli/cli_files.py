@@ -101,7 +101,7 @@ def make_images(folder: Path, count: int, seed: int = 0) -> NDArray[np.uint8]:
     return pixels
 
 
-def stop_after(parts: int, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+def stop_after(parts: int, monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     """Let some parts of a table of scores be written, and fail in the middle of the next."""
     plain, written = Path.write_bytes, iter(range(parts + 1))
 

@@ -5,10 +5,19 @@ from typing import TYPE_CHECKING
 import pytest
 from safetensors.torch import save_file
 
-from .cli_files import MODULE, make_images, network
+from .cli_files import MODULE, make_files, make_images, network
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from .cli_files import Files
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
+    """A working folder with embeddings and the head that they enter."""
+    monkeypatch.chdir(tmp_path)
+    return make_files(tmp_path)
 
 
 @pytest.fixture

@@ -62,14 +62,6 @@ def test_calibrate_by_prediction_writes_the_thresholds_of_the_library(files: Fil
         assert " ".join(row[4:]) == f"{low:.1%} to {high:.1%}, {kind}"
 
 
-def test_other_classes_are_named_only_where_there_are_some(files: Files) -> None:
-    path = files.fitted()
-    many = ("--embeddings", files / "many.npy", "--by", "prediction", "--false-alarm-rate", "0.5")
-    said = succeeds("calibrate", path, *many)
-    assert "3 of 3 classes have one of their own" in said
-    assert "other classes" not in said
-
-
 def test_facts_of_inspect_have_the_classes(files: Files) -> None:
     path, _ = calibrated(files)
     facts = json.loads(succeeds("inspect", path, "--json"))["threshold"]
@@ -87,26 +79,6 @@ def test_score_decides_by_class(files: Files) -> None:
     table, result = table_of(files / "scores.csv"), Detector.load(path)(np.load(files / "new.npy"))
     np.testing.assert_array_equal(table["is_ood"], result.is_ood)
     np.testing.assert_allclose(table["p_value"], np.asarray(result.p_value), rtol=1e-6)
-
-
-def test_one_threshold_that_flags_a_class_too_often_is_reported(tmp_path: Path) -> None:
-    """The last class is rare and varies more."""
-    rng = np.random.default_rng(0)
-    centres, classes = 3 * rng.normal(size=(4, 16)), rng.choice(4, 4000, p=[0.32, 0.32, 0.32, 0.04])
-    train, held = np.split(centres[classes] + (1 + (classes == 3))[:, None] * rng.normal(size=(4000, 16)), 2)
-    for name, rows in {"train": train, "held": held}.items():
-        np.save(tmp_path / f"{name}.npy", rows)
-    np.savez(tmp_path / "head.npz", weight=centres, bias=-0.5 * (centres**2).sum(axis=1))
-    path = tmp_path / "detector.safetensors"
-    succeeds("fit", "--embeddings", tmp_path / "train.npy", "--head", tmp_path / "head.npz", "--out", path)
-    said = succeeds("calibrate", path, "--embeddings", tmp_path / "held.npy")
-    threshold = Detector.load(path).threshold
-    assert threshold is not None
-    often = [one.prediction for one in threshold.classes if one.interval[0] > 0.05]
-    assert 3 in often
-    advice = next(line for line in said.splitlines() if "pnml calibrate --by prediction" in line)
-    assert re.findall(r"\d+(?=[, ])", advice.split("flagged")[0]) == [str(number) for number in often]
-    assert "flagged more often than 5%" in succeeds("inspect", path)
 
 
 def test_training_rows_are_reported_and_not_called_held_out(files: Files) -> None:

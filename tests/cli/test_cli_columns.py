@@ -14,7 +14,7 @@ from pnml import Detector
 from pnml.engines import local
 from pnml.io.embeddings import open_embeddings
 
-from .cli_files import Files, fails, make_files, succeeds, table_of
+from .cli_files import Files, fails, succeeds, table_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,11 +38,6 @@ def fit(files: Files, path: Path, *words: str) -> Path:
     detector = files / "columns.safetensors"
     succeeds("fit", "--embeddings", path, "--head", files / "head.npz", "--out", detector, *words)
     return detector
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Files:
-    return make_files(tmp_path)
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])

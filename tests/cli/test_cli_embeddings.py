@@ -108,20 +108,6 @@ def test_chunks_are_bounded_and_carry_positions(tmp_path: Path, monkeypatch: pyt
     assert chunks[1].embeddings.tolist() == [[27, 28, 29]]
 
 
-@pytest.mark.parametrize(("ids", "expected"), [([7, 8], [7, 8]), (["a", "b"], ["a", "b"]), ([b"x", b"y"], ["x", "y"])])
-def test_ids_are_integers_or_text(ids: list[Any], expected: list[Any], tmp_path: Path) -> None:
-    pq.write_table(pa.table({"x": [1.0, 2.0], "id": ids}), tmp_path / "rows.parquet")
-    (chunk,) = open_embeddings(tmp_path / "rows.parquet").chunks()
-    assert chunk.ids.tolist() == expected
-
-
-def test_float_column_id_is_no_feature(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"id": [0.5, 1.5], "x": [1.0, 2.0]}), tmp_path / "rows.parquet")
-    (chunk,) = open_embeddings(tmp_path / "rows.parquet").chunks()
-    assert chunk.embeddings.tolist() == [[1.0], [2.0]]
-    assert chunk.ids.tolist() == ["0.5", "1.5"]
-
-
 def parquet(**columns: Any) -> Callable[[Path], None]:
     return lambda path: pq.write_table(pa.table(columns), path)
 
@@ -143,13 +129,6 @@ def truncated(write: Callable[[Path], None], share: float) -> Callable[[Path], N
     return make
 
 
-def spoiled_npz(path: Path) -> None:
-    np.savez_compressed(path, embedding=np.random.default_rng(0).normal(size=(1000, 3)))
-    content = bytearray(path.read_bytes())
-    content[4000:4100] = bytes(100)
-    path.write_bytes(content)
-
-
 def short_npz(path: Path) -> None:
     """Write an archive whose array header claims more rows than it has."""
     np.save(path.with_suffix(".npy"), np.zeros((100, 3)))
@@ -164,28 +143,21 @@ def garbage(path: Path) -> None:
 two = np.zeros((2, 3))
 BAD: list[tuple[str, Callable[[Path], None], str]] = [
     ("rows.txt", garbage, "expected one of .npy, .npz, .csv, .parquet"),
-    ("rows.npy", garbage, "no whole .npy file"),
     ("rows.npy", Path.touch, "no whole .npy file"),
-    ("rows.npy", truncated(npy_of(two), 0.9), "no whole .npy file"),
     ("rows.npy", npy_of(np.zeros(3)), r"float64 of shape \(3,\): expected numbers of shape \(rows, features\)"),
     ("rows.npy", npy_of(np.array([["a"]])), "expected numbers"),
     ("rows.npy", npy_of(np.array([[None]])), "no whole .npy file"),
     ("rows.npy", npy_of(np.zeros((0, 3))), "is empty: 0 rows of 3 features"),
-    ("rows.npy", npy_of(np.zeros((3, 0))), "is empty: 3 rows of 0 features"),
-    ("rows.npz", garbage, "no whole .npz file"),
     ("rows.npz", truncated(npz_of(embedding=two), 0.7), "no whole .npz file"),
-    ("rows.npz", spoiled_npz, "no whole .npz file"),
     ("rows.npz", short_npz, "rows.npz has 1,000 bytes, and its header says that its rows take 2,400: write the"),
     ("rows.npz", npz_of(train=two, test=two), r"the arrays \['train', 'test'\]: name the one to use 'embedding'"),
     ("rows.npz", npz_of(embedding=two, id=np.arange(3)), r"'id' in .* has shape \(3,\).*2 rows"),
     ("rows.npz", npz_of(embedding=np.asfortranarray(np.zeros((3, 2)))), "column by column: .*ascontiguousarray"),
     ("rows.npz", npz_of(embedding=two, id=np.array(["a", None])), "holds Python objects"),
-    ("rows.parquet", garbage, "no whole parquet file"),
     ("rows.parquet", truncated(parquet(x=[1.0]), 0.5), "no whole parquet file"),
     ("rows.parquet", parquet(name=["a"]), r"neither a list column 'embedding' nor .* only name \(string\)"),
     ("rows.parquet", parquet(embedding=[1.0]), "'embedding' in .* is double: expected a list"),
     ("rows.parquet", parquet(embedding=[[1.0, 2.0], [1.0]]), "row 1 of .* has 1 features where row 0 has 2"),
-    ("rows.parquet", parquet(embedding=[[1.0, 2.0], None]), "row 1 of .* has 0 features where row 0 has 2"),
     ("rows.parquet", parquet(embedding=pa.array([], pa.list_(pa.float32()))), "is empty: 0 rows"),
     ("rows.parquet", parquet(x=[1.0, 2.0], id=["a", None]), "row 1, counted from 0, has no id"),
 ]
@@ -235,8 +207,6 @@ def test_read_head_reads_no_other_array(suffix: str, tmp_path: Path) -> None:
 BAD_HEADS: list[tuple[str, Callable[[Path], None], str]] = [
     ("head.txt", garbage, "expected one of .npz, .safetensors"),
     ("head.pt", garbage, "is a file of torch.save"),
-    ("head.npz", garbage, "no whole .npz file"),
-    ("head.npz", npz_of(weight=np.array([None])), "no whole .npz file of numbers"),
     ("head.npz", npz_of(kernel=two, offset=two), "holds kernel, offset: expected the last layer's 'weight'"),
     ("head.safetensors", garbage, "no whole safetensors file"),
     (

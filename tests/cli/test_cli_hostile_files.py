@@ -12,27 +12,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from safetensors.numpy import load_file, save_file
 
 from pnml.engines import local
 from pnml.metrics import evaluate
 from pnml_bench.results import Result, Run, Scores
-from pnml_bench.saved_scores import KIND as SCORES_KIND
-from pnml_bench.saved_scores import saved_scores_path
 from pnml_bench.store import ResultStore
 
-from .cli_files import CLASSES, FEATURES, Files, fails, make_files, run
+from .cli_files import CLASSES, FEATURES, Files, fails, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
 ROWS = np.random.default_rng(0).normal(size=(40, FEATURES))
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Files:
-    return make_files(tmp_path)
 
 
 def encrypted(content: bytes) -> bytes:
@@ -133,20 +125,15 @@ EMBEDDINGS: dict[str, tuple[str, Callable[[], bytes], str]] = {
 }
 
 
-@pytest.mark.parametrize("command", ["fit", "score"])
 @pytest.mark.parametrize("case", EMBEDDINGS)
-def test_hostile_embeddings_are_refused_by_name(case: str, command: str, files: Files) -> None:
+def test_hostile_embeddings_are_refused_by_name(case: str, files: Files) -> None:
     name, content, message = EMBEDDINGS[case]
-    path = files / name
-    words: dict[str, list[object]] = {
-        "fit": ["fit", "--head", files / "head.npz", "--out", files / "out.safetensors"],
-        "score": ["score", files.fitted() if command == "score" else "", "--out", files / "out.csv"],
-    }
-    path.write_bytes(content())
-    said = fails(*words[command], "--embeddings", path)
-    assert str(path) in said
+    (files / name).write_bytes(content())
+    words = ("fit", "--head", files / "head.npz", "--out", files / "out.safetensors")
+    said = fails(*words, "--embeddings", files / name)
+    assert str(files / name) in said
     assert message in said
-    assert {path.suffix for path in files.folder.glob("out.*")} <= {".parts"}  # kept to go on from
+    assert not (files / "out.safetensors").exists()
 
 
 WEIGHT, BIAS = np.ones((CLASSES, FEATURES)), np.zeros(CLASSES)
@@ -159,11 +146,8 @@ HEADS: dict[str, tuple[Callable[[], bytes], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", HEADS)
-def test_hostile_heads_are_refused_by_name(case: str, files: Files) -> None:
-    content, message = HEADS[case]
-    (files / "head.npz").write_bytes(content())
-    words = [
+def fit(files: Files) -> list[object]:
+    return [
         "fit",
         "--embeddings",
         files / "train.npy",
@@ -172,7 +156,13 @@ def test_hostile_heads_are_refused_by_name(case: str, files: Files) -> None:
         "--out",
         files / "out.safetensors",
     ]
-    said = fails(*words)
+
+
+@pytest.mark.parametrize("case", HEADS)
+def test_hostile_heads_are_refused_by_name(case: str, files: Files) -> None:
+    content, message = HEADS[case]
+    (files / "head.npz").write_bytes(content())
+    said = fails(*fit(files))
     assert str(files / "head.npz") in said
     assert message in said
 
@@ -194,7 +184,7 @@ def info_of(path: Path) -> dict[str, Any]:
     return info
 
 
-@pytest.mark.parametrize("value", [None, "x", [], {}, -1, 1e308])
+@pytest.mark.parametrize("value", [None, "x", {}, 1e308])
 def test_hand_made_detectors_are_refused_by_name(value: Any, files: Files) -> None:
     path = files.fitted(calibrated=True)
     whole, info = path.read_bytes(), info_of(path)
@@ -212,13 +202,6 @@ def test_detectors_with_other_metadata_are_refused_by_name(info: str, files: Fil
     path = files.fitted()
     with_metadata(path, info=info)
     assert str(path) in fails("inspect", path)
-
-
-def test_a_long_id_in_a_table_of_scores_is_refused_by_name(files: Files) -> None:
-    (files / "scores.csv").write_text(f"id,regret\n{'x' * 200_000},0.5\n", encoding="utf-8")
-    said = fails("report", files / "scores.csv", "--out", files / "out.html")
-    assert str(files / "scores.csv") in said
-    assert "field larger than field limit" in said
 
 
 @pytest.fixture
@@ -244,36 +227,15 @@ LINES: dict[str, tuple[str, Callable[[Any], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("command", ["report", "tables", "leaderboard"])
 @pytest.mark.parametrize("case", LINES)
-def test_hostile_results_of_the_benchmark_are_refused_by_name(case: str, command: str, results: Path) -> None:
+def test_hostile_results_of_the_benchmark_are_refused_by_name(case: str, results: Path) -> None:
     name, change = LINES[case]
     line = json.loads((results / name).read_text(encoding="utf-8"))
     (results / name).write_text(json.dumps(change(line)) + "\n", encoding="utf-8")
     out = results.parent / "out"
-    said = fails(*(["report", results] if command == "report" else [command, "--results", results]), "--out", out)
+    said = fails("report", results, "--out", out)
     assert name in said or "cells.csv, row 2" in said
     assert not out.exists()
-
-
-def test_deeply_nested_results_are_refused_by_name(results: Path) -> None:
-    (results / "runs.jsonl").write_text("[" * 100_000 + "\n", encoding="utf-8")
-    assert "runs.jsonl" in fails("tables", "--results", results)
-
-
-def test_a_table_of_results_with_an_endless_cell_is_refused_by_name(results: Path) -> None:
-    with (results / "cells.csv").open("a", encoding="utf-8") as file:
-        file.write("x" * 200_000 + "\n")
-    assert "cells.csv" in fails("tables", "--results", results)
-
-
-def test_saved_scores_of_another_set_are_refused_by_name(results: Path) -> None:
-    (result, *_) = ResultStore(results).load()
-    path = saved_scores_path(result, results)
-    path.parent.mkdir(parents=True)
-    save_file({"spectrum": np.ones(3)}, path, {"kind": SCORES_KIND, "version": "1", "written_by": "x", "info": "{}"})
-    said = fails("report", results, "--out", results / "out.html")
-    assert path.name in said
 
 
 def test_an_error_of_our_own_names_the_files_and_keeps_its_traceback(
@@ -283,21 +245,8 @@ def test_an_error_of_our_own_names_the_files_and_keeps_its_traceback(
         raise KeyError("ours")
 
     monkeypatch.setattr(local, "fit", broken)
-    words = [
-        "fit",
-        "--embeddings",
-        files / "train.npy",
-        "--head",
-        files / "head.npz",
-        "--out",
-        files / "out.safetensors",
-    ]
-    said = run(*words).stderr
+    said = run(*fit(files)).stderr
     assert "unexpected KeyError: 'ours'" in said
     assert str(files / "train.npy") in said
     assert str(files / "head.npz") in said
-    assert 'raise KeyError("ours")' in run(*words, "--traceback").stderr
-
-
-def test_the_arrays_of_a_detector_are_still_read(files: Files) -> None:
-    assert load_file(files.fitted())["weight"].shape == (CLASSES, FEATURES)
+    assert 'raise KeyError("ours")' in run(*fit(files), "--traceback").stderr

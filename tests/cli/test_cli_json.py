@@ -12,17 +12,12 @@ import pytest
 
 from pnml import Detector
 
-from .cli_files import CLASSES, FEATURES, make_files, run, table_of
+from .cli_files import CLASSES, FEATURES, run, table_of
 
 if TYPE_CHECKING:
     from .cli_files import Files
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "command-line.md"
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Files:
-    return make_files(tmp_path)
 
 
 def facts_of(*words: object) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from safetensors.torch import save_file
 from torch import nn
 
 from pnml import Detector, guard
-from pnml.io.model import load_model
 
 from .cli_files import MODEL, MODULE, PREPARED, fails, fitted_on_images, network, pixels_of, run, succeeds, table_of
 
@@ -67,10 +66,6 @@ class OutOfMemory(NoHead):
     def forward(self, x):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-def out_of_memory():
-    raise torch.OutOfMemoryError("CUDA out of memory")
-
-number = 3
 """
 )
 
@@ -90,19 +85,8 @@ def test_transform_of_the_factory_is_used(transformed: Path) -> None:
     halves = torch.from_numpy(pixels_of(transformed / "train").transpose(0, 3, 1, 2) / 510).float()
     expected = guard(network()).fit([halves], progress=False).fitted()
     found = Detector.load(transformed / "own.safetensors")
-    np.testing.assert_allclose(found.correlation.matrix, expected.correlation.matrix, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(found.spectrum, expected.spectrum, rtol=1e-5, atol=1e-7)
     assert "brings its own transform: leave --size, --mean and --std out" in fails(*words, "--size", 4)
-
-
-@pytest.mark.parametrize("source", ["made_with_transform", "made_with_transform.py", "below/made_with_transform.py"])
-def test_a_file_and_its_module_name_the_same_factory(source: str, transformed: Path) -> None:
-    (transformed / "below").mkdir()
-    (transformed / "below" / "made_with_transform.py").write_text(TRANSFORMED)
-    model = (f"--model={source}:create", "--weights=model.safetensors", "--images=train")
-    succeeds("fit", *model, "--out", "own.safetensors")
-    np.testing.assert_array_equal(
-        Detector.load(transformed / "own.safetensors").weight, network().state_dict()["3.weight"].numpy()
-    )
 
 
 @pytest.mark.parametrize("factory", ["in_double_precision", "Compiled"])
@@ -113,22 +97,11 @@ def test_double_precision_and_compiled_models_are_scored(factory: str, transform
     assert len(table_of(transformed / "scores.csv")["id"]) == 200
 
 
-def test_load_model_without_weights_keeps_those_of_the_factory(transformed: Path) -> None:
-    model, transform = load_model("torch.nn:Identity", None)
-    assert transform is None
-    assert isinstance(model, nn.Identity)
-
-
 BAD_MODELS = [
-    ("made_with_transform", "names no function: expected mine.py:create or package.module:create"),
     ("nowhere_to_be_found:create", "No module named 'nowhere_to_be_found'. Install the package, or run in the folder"),
-    ("made_with_transform:nothing", "has no function 'nothing'"),
-    ("nowhere.py:create", "there is no file 'nowhere.py': give its path from the working folder"),
-    ("made_wrong.py:create", "running made_wrong.py failed with SyntaxError: "),
     ("made_with_transform.py:nothing", "has no function 'nothing'; it has create, half, with_transform"),
     ("made_with_transform:half", "takes the arguments picture: expected a function that takes none"),
     ("made_wrong:create", "importing made_wrong failed with SyntaxError: "),
-    ("made_with_transform:number", "has no function 'number'"),
     ("made_with_transform:no_model", "returned int: expected an nn.Module, or an (nn.Module, transform) pair"),
     ("made_with_transform:breaks", "failed with KeyError: 'no such layer'"),
     ("made_with_transform:with_bad_transform", "transform returned Image: expected a tensor"),
@@ -143,9 +116,8 @@ def test_bad_models_are_refused_with_the_reason(model: str, message: str, transf
     assert not (transformed / "other.safetensors").exists()
 
 
-@pytest.mark.parametrize("factory", ["OutOfMemory", "out_of_memory"])
-def test_out_of_memory_errors_are_named_as_such(factory: str, transformed: Path) -> None:
-    model = f"made_with_transform:{factory}"
+def test_out_of_memory_errors_are_named_as_such(transformed: Path) -> None:
+    model = "made_with_transform:OutOfMemory"
     said = fails("fit", "--model", model, "--images", "train", "--out", "other.safetensors")
     assert "error: out of memory: " in said
     assert "give a smaller --batch-size" in said
@@ -163,7 +135,7 @@ def test_head_layer_selects_the_last_layer(transformed: Path) -> None:
     assert result.stderr.count("The embeddings alone are watched, as with layers='last'") == 1
     succeeds("score", "detector.safetensors", *model, "--images", "new", "--out", "scores.csv")
     images = torch.from_numpy(pixels_of(transformed / "new").transpose(0, 3, 1, 2).reshape(20, -1) / 255).float()
-    own = (2 * layer(images)).softmax(dim=1).max(dim=1).values.detach()  # after the head, the model doubles
+    own = layer(images).softmax(dim=1).max(dim=1).values.detach()  # the model doubles what its head puts out
     np.testing.assert_allclose(table_of(transformed / "scores.csv")["probability"], own, rtol=1e-4)
     assert "head 'other' is no module of the model" in fails(*words, "--head-layer", "other")
 
@@ -173,25 +145,14 @@ def test_images_of_the_wrong_size_print_the_error_of_the_model(folder: Path) -> 
     assert "the model fails on a batch of shape (128, 3, 5, 5): mat1 and mat2" in said
 
 
-def test_detector_of_another_head_is_refused(folder: Path) -> None:
+def test_detector_of_other_weights_is_refused_unless_told(folder: Path) -> None:
     path = fitted_on_images(folder)
     before = path.read_bytes()
     state = network().state_dict()
-    state["3.weight"] += 1
-    save_file(state, folder / "other.safetensors")
-    model = ("--model", "made_here:create", "--weights", "other.safetensors", "--images", "new")
-    for words in (["calibrate", path], ["score", path, "--out", "scores.csv"]):
-        assert "was fitted for another last layer" in fails(*words, *model)
-    assert path.read_bytes() == before
-    assert not (folder / "scores.csv.parts").exists()
-
-
-def test_detector_of_other_weights_before_the_last_layer_is_refused_unless_told(folder: Path) -> None:
-    path = fitted_on_images(folder)
-    before = path.read_bytes()
-    state = network().state_dict()
-    state["1.weight"] *= 1.01
-    save_file(state, folder / "other.safetensors")
+    save_file({**state, "3.weight": state["3.weight"] + 1}, folder / "head.safetensors")
+    head = ("--model", "made_here:create", "--weights", "head.safetensors", "--images", "new", *PREPARED)
+    assert "was fitted for another last layer" in fails("calibrate", path, *head)
+    save_file({**state, "1.weight": 1.01 * state["1.weight"]}, folder / "other.safetensors")
     model = ("--model", "made_here:create", "--weights", "other.safetensors", "--images", "new", *PREPARED)
     score, graph = ["score", path, "--out", "scores.csv"], ("--example-shape", "3,4,4", "--out", "graph.onnx")
     for words in (["calibrate", path, *model], [*score, *model], ["export", path, *model[:4], *graph]):
@@ -216,12 +177,6 @@ def test_weights_that_do_not_fit_are_refused(change: Any, message: str, folder: 
     change(state)
     save_file(state, folder / "model.safetensors")
     assert message in fails("fit", *MODEL, "--images", "train", "--out", "other.safetensors")
-
-
-def test_unreadable_weights_are_refused(folder: Path) -> None:
-    (folder / "model.safetensors").write_bytes(b"garbage" * 9)
-    said = fails("fit", *MODEL, "--images", "train", "--out", "other.safetensors")
-    assert "model.safetensors is no whole safetensors file" in said
 
 
 @pytest.mark.filterwarnings("default::pnml.cli.fit.EmptyClassesWarning")

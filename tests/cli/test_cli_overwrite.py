@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -90,13 +89,6 @@ def test_output_that_is_a_link_to_an_input_is_refused(
     assert contents(files.folder) == before
 
 
-def test_detector_that_is_named_as_a_table_is_not_written_over(files: Files) -> None:
-    shutil.copy(files / "detector.safetensors", files / "detector.csv")
-    before = contents(files.folder)
-    assert "would be written over" in fails("score", "detector.csv", "--embeddings", "new.csv", "--out", "detector.csv")
-    assert contents(files.folder) == before
-
-
 def test_other_files_beside_inputs_are_written_and_written_again(files: Files) -> None:
     for _ in range(2):
         succeeds(*SCORE, "new.csv", "--out", "again.csv")
@@ -106,8 +98,7 @@ def test_other_files_beside_inputs_are_written_and_written_again(files: Files) -
 
 
 def test_restart_does_not_delete_scores_that_are_its_input(files: Files) -> None:
-    from pnml.io.part import Part
-    from pnml.io.store import PartStore
+    from pnml.io.store import Part, PartStore
 
     store = PartStore(files / "scored", "parquet")
     store.begin({"input": "rows"}, [(0, len(ROWS))])

@@ -9,12 +9,8 @@ import numpy as np
 import onnx
 import pytest
 from PIL import Image
-from safetensors import safe_open
-from safetensors.numpy import load_file
 
 from pnml import Detector, guard
-from pnml.backend.state import save_state
-from pnml.io.preparation import Preparation
 
 from .cli_files import (
     MODEL,
@@ -156,43 +152,16 @@ def test_transform_of_the_factory_has_to_be_that_of_fit(folder: Path) -> None:
     assert "with no transform of the factory, got the transform" in fails("score", plain, *model("with_another"), *NEW)
 
 
-def forget_preparation(path: Path) -> None:
-    """Write the file as earlier versions did."""
-    with safe_open(path, framework="numpy") as file:
-        metadata = file.metadata()
-    info = json.loads(metadata["info"])
-    assert info.pop("preparation") == HELD
-    save_state(path, metadata["kind"], int(metadata["version"]), load_file(path), info)
-
-
 @pytest.mark.filterwarnings("default::pnml.io.preparation_record.PreparationWarning")
-def test_file_of_an_earlier_version_takes_options_and_warns_without(folder: Path) -> None:
-    path = fitted_on_images(folder)
-    succeeds("score", path, *MODEL, *NEW)
-    expected = table(folder / "scores.csv")
-    forget_preparation(path)
-    assert Detector.load(path).preparation is None
-    assert "images  " not in succeeds("inspect", path)
-    result = run("score", path, *MODEL, *NEW, *PREPARED)
-    assert "warning" not in result.stderr
-    assert table(folder / "scores.csv") == expected
-    result = run("score", path, *MODEL, *NEW)
-    assert "does not say how images were prepared: give --size, --mean and --std as for its fit" in result.stderr
-
-
-def test_save_and_load_keep_the_preparation(folder: Path) -> None:
-    path = fitted_on_images(folder)
-    guarded = guard(network()).load(path)
-    guarded.calibrate([prepared(pixels_of(folder / "held"))], progress=False)
-    guarded.save("again.safetensors")
-    assert Detector.load("again.safetensors").preparation == HELD
-    told = guard(network()).fit([prepared(pixels_of(folder / "train"))], progress=False)
-    told.fitted().preparation = Preparation(mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.4)).record()
-    told.save("told.safetensors")
-    succeeds("score", "told.safetensors", *MODEL, *NEW)
-    regret = told(prepared(pixels_of(folder / "new"))).regret
+def test_detector_of_a_guard_takes_options_and_warns_without(folder: Path) -> None:
+    guarded = guard(network()).fit([prepared(pixels_of(folder / "train"))], progress=False)
+    guarded.save("guard.safetensors")
+    assert "images  " not in succeeds("inspect", "guard.safetensors")
+    assert "warning" not in run("score", "guard.safetensors", *MODEL, *NEW, *PREPARED).stderr
+    regret = guarded(prepared(pixels_of(folder / "new"))).regret
     np.testing.assert_allclose(table(folder / "scores.csv")["regret"], regret, rtol=1e-3)
-    assert "mean 0.4,0.5,0.6, got mean 0.5" in fails("score", "told.safetensors", *MODEL, *NEW, "--mean", "0.5")
+    said = run("score", "guard.safetensors", *MODEL, *NEW, "--restart").stderr
+    assert "does not say how images were prepared: give --size, --mean and --std as for its fit" in said
 
 
 @pytest.mark.slow

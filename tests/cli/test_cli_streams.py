@@ -18,7 +18,7 @@ import pnml.io.embeddings
 from pnml import Detector
 from pnml.cli import app
 
-from .cli_files import FEATURES, Files, fails, make_files, run, stop_after, succeeds, table_of
+from .cli_files import FEATURES, Files, fails, make_files, run, succeeds, table_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,29 +43,6 @@ def as_csv(rows: NDArray[np.float32], ids: list[str] | None = None) -> str:
 
 def piped(content: bytes, *words: object) -> Result:
     return CliRunner().invoke(app, [str(word) for word in words], input=content)
-
-
-def test_csv_gives_the_detector_and_the_scores_of_npy(files: Files) -> None:
-    for name in ("train", "held", "new"):
-        (files / f"{name}.csv").write_text(as_csv(getattr(files, name)))
-    for suffix in ("npy", "csv"):
-        path = files / f"{suffix}.safetensors"
-        succeeds("fit", "--embeddings", files / f"train.{suffix}", "--head", files / "head.npz", "--out", path)
-        succeeds("calibrate", path, "--embeddings", files / f"held.{suffix}")
-        succeeds("score", path, "--embeddings", files / f"new.{suffix}", "--out", files / f"{suffix}.scores.csv")
-    assert table_of(files / "csv.scores.csv") == table_of(files / "npy.scores.csv")
-    regret = Detector.load(files / "csv.safetensors").score(files.new)
-    np.testing.assert_allclose(table_of(files / "csv.scores.csv")["regret"], regret, rtol=1e-5)
-
-
-def test_bad_cell_of_a_csv_is_named_by_line_and_column(files: Files) -> None:
-    lines = as_csv(files.new).splitlines()
-    lines[23] = lines[23].replace(lines[23].split(",")[2], "n/a")
-    (files / "new.csv").write_text("\n".join(lines))
-    words = ("score", files.fitted(), "--embeddings", files / "new.csv", "--out", files / "s.csv")
-    assert f"line 24 of {files / 'new.csv'} holds 'n/a' in column 'f2', where a finite number is expected" in fails(
-        *words
-    )
 
 
 def content_of(kind: str, rows: NDArray[np.float32]) -> bytes:
@@ -97,15 +74,6 @@ def test_commands_read_standard_input_and_score_writes_standard_output(kind: str
     np.testing.assert_allclose([float(row["regret"]) for row in table], regret, rtol=1e-5)
     succeeds("score", path, "--embeddings", files / "new.npy", "--out", files / "s.csv")
     assert [float(row["regret"]) for row in table] == table_of(files / "s.csv")["regret"]
-
-
-def test_standard_input_and_output_of_a_shell(files: Files) -> None:
-    detector = files.fitted(calibrated=True)
-    words = [sys.executable, "-c", PIPE, "score", str(detector), "--embeddings", "-"]
-    done = subprocess.run(words, input=content_of("csv", files.new), capture_output=True, check=True)
-    succeeds("score", detector, "--embeddings", files / "new.npy", "--out", files / "s.csv")
-    expected = (files / "s.csv").read_bytes().splitlines()
-    assert [line.split(b",")[1:] for line in done.stdout.splitlines()] == [line.split(b",")[1:] for line in expected]
 
 
 def test_reader_that_stops_early_is_no_error(files: Files) -> None:
@@ -155,31 +123,9 @@ def test_closed_standard_input_is_said(
     assert "error: standard input is closed: pipe the embeddings in, or give the path" in capsys.readouterr().err
 
 
-def test_stopped_run_does_not_mix_two_inputs(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = np.random.default_rng(1).normal(size=(2, 500, FEATURES)).astype(np.float32)
-    rows[1, :150] = rows[0, :150]
-    words = ("score", files.fitted(), "--embeddings", "-", "--out", files / "scores.csv")
-    with monkeypatch.context() as patch:
-        stop_after(3, patch, OSError("power failure"))
-        assert "power failure" in piped(content_of("npy", rows[0]), *words).stderr
-    result = piped(content_of("npy", rows[1]), *words)
-    assert "resuming: 112 of 500 rows" in result.stderr
-    regret = Detector.load(files / "detector.safetensors").score(rows[1])
-    np.testing.assert_allclose(table_of(files / "scores.csv")["regret"], regret, rtol=1e-5)
-
-
 def test_json_and_the_table_do_not_share_standard_output(files: Files) -> None:
     said = fails("score", files.fitted(), "--embeddings", files / "new.npy", "--json")
     assert "--json needs standard output for itself: name a file" in said
-
-
-def test_row_that_is_not_finite_is_refused_on_standard_output_too(files: Files) -> None:
-    rows = files.new.copy()
-    rows[23, 5] = np.nan
-    result = piped(content_of("npy", rows), "score", files.fitted(), "--embeddings", "-")
-    assert result.exit_code == 1
-    assert "row 23 of standard input, counted from 0, holds nan in column 5: fill it in" in result.stderr
-    assert len(result.stdout.splitlines()) == 1 + 21  # the chunks before
 
 
 def test_engine_ray_refuses_standard_input_and_output(files: Files) -> None:

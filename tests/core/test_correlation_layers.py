@@ -13,10 +13,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oracles import blocks
 from pnml import Correlation
-from pnml.backend.state import save_state
 from pnml.core import correlation as module
-from pnml.core.sample import RowSample
 
 from .strategies import Matrix, modest, seeds
 
@@ -35,46 +34,42 @@ def problem(seed: int = 0, n: int = 60) -> tuple[Matrix, Matrix]:
     return rows, rng.integers(CLASSES - 1, size=n)
 
 
-def empty(*, unit_norm: bool = True) -> Correlation:
-    return Correlation(WIDTHS, unit_norm=unit_norm, n_classes=CLASSES)
+def empty(**options: Any) -> Correlation:
+    return Correlation(WIDTHS, n_classes=CLASSES, **options)
 
 
 def statistic() -> Correlation:
     return empty().update(*problem())
 
 
-def directly(rows: Matrix, classes: Matrix, *, unit_norm: bool) -> tuple[list[Matrix], Matrix, Matrix]:
-    """Give Σxxᵀ of every layer, the class counts and the class sums, by loops."""
-    layers = [rows[:, start:stop] for start, stop in pairwise(EDGES)]
-    if unit_norm:
-        layers = [layer / np.linalg.norm(layer, axis=1, keepdims=True) for layer in layers]
-    counts, sums = np.zeros(CLASSES, dtype=int), np.zeros((CLASSES, 12))
-    for row, c in zip(np.hstack(layers), classes, strict=True):
-        counts[c] += 1
-        sums[c] += row
-    return [layer.T @ layer for layer in layers], counts, sums
-
-
 def check(found: Correlation, rows: Matrix, classes: Matrix, rtol: float = 1e-12) -> None:
-    products, counts, sums = directly(rows, classes, unit_norm=found.unit_norm)
-    for number, product in enumerate(products):
-        np.testing.assert_allclose(found.layer_matrix(number), product, rtol=rtol, atol=rtol * np.abs(product).max())
-    np.testing.assert_array_equal(found.class_counts, counts)
-    np.testing.assert_allclose(found.class_sums, sums, rtol=rtol, atol=rtol * np.abs(sums).max())
+    """Compare with Σxxᵀ and Σx of every block, the class counts and the class sums, by loops over all rows."""
+    layers = [rows[:, start:stop] for start, stop in pairwise(EDGES)]
+    sums = np.zeros((CLASSES, 4))
+    for number, block in enumerate(blocks(layers, input_layer=found.input_layer)):
+        expected = block.T @ block
+        np.testing.assert_allclose(found.block_matrix(number), expected, rtol=rtol, atol=rtol * np.abs(expected).max())
+        np.testing.assert_allclose(
+            found.block_sum(number), block.sum(axis=0), rtol=rtol, atol=60 * rtol * np.abs(block).max()
+        )
+        if number == 0:
+            np.add.at(sums, classes, block)
+    np.testing.assert_array_equal(found.class_counts, np.bincount(classes, minlength=CLASSES))
+    np.testing.assert_allclose(found.class_sums, sums, rtol=rtol, atol=60 * rtol)
     np.testing.assert_allclose(found.norm_sum, np.linalg.norm(rows[:, :4], axis=1).sum(), rtol=rtol)
     assert (found.widths, found.n_features, found.count) == (WIDTHS, 12, len(rows))
 
 
 @modest
 @given(seeds, st.lists(st.integers(0, 60), max_size=4), st.booleans())
-def test_parts_in_any_order_make_the_whole(seed: int, cuts: list[int], unit_norm: bool) -> None:  # noqa: FBT001
+def test_parts_in_any_order_make_the_whole(seed: int, cuts: list[int], input_layer: bool) -> None:  # noqa: FBT001
     rows, classes = problem(seed)
     order = np.random.default_rng(seed).permutation(60)
-    streamed, merged = empty(unit_norm=unit_norm), empty(unit_norm=unit_norm)
+    streamed, merged = empty(input_layer=input_layer), empty(input_layer=input_layer)
     for part in np.split(order, sorted(cuts)):
         streamed.update(rows[part], classes[part])
-        merged = empty(unit_norm=unit_norm).update(rows[part], classes[part]) + merged
-    whole = empty(unit_norm=unit_norm).update(rows, classes)
+        merged = empty(input_layer=input_layer).update(rows[part], classes[part]) + merged
+    whole = empty(input_layer=input_layer).update(rows, classes)
     for found in (whole, streamed, merged):
         check(found, rows, classes)
         assert found.sample == whole.sample
@@ -98,11 +93,22 @@ def test_sums_away_from_the_host_are_the_same(monkeypatch: pytest.MonkeyPatch) -
     check(found, rows, classes)
 
 
-def test_the_first_layer_is_that_of_the_matrix_and_of_norms() -> None:
+def test_the_first_block_is_that_of_the_matrix_and_of_norms() -> None:
     found = statistic()
-    np.testing.assert_array_equal(found.matrix, found.layer_matrix(0))
+    np.testing.assert_array_equal(found.matrix, found.block_matrix(0))
     assert found.mean_norm == pytest.approx(np.linalg.norm(problem()[0][:, :4], axis=1).mean())
-    assert np.trace(found.layer_matrix(2)) == pytest.approx(60)
+    assert np.trace(found.block_matrix(2)) == pytest.approx(60)
+
+
+def test_the_statistic_of_embeddings_alone_is_that_of_a_fit_without_layers() -> None:
+    rows, classes = problem()
+    alone = Correlation(4, n_classes=CLASSES).update(rows[:, :4], classes)
+    found = empty(input_layer=True).update(rows, classes).embeddings_alone
+    np.testing.assert_allclose(found.matrix, alone.matrix, rtol=1e-12)
+    assert (found.widths, found.count, found.input_layer) == ((4,), 60, False)
+    assert found.sample is not None
+    assert sorted(found.sample.numpy().tolist()) == sorted(rows[:, :4].tolist())
+    assert alone.embeddings_alone == alone
 
 
 def test_rows_whose_embedding_is_zero_are_left_out_with_their_class_and_others_stay() -> None:
@@ -110,63 +116,38 @@ def test_rows_whose_embedding_is_zero_are_left_out_with_their_class_and_others_s
     rows[3, :4] = 0
     rows[7, 4:7] = 0
     found = empty().update(rows, classes)
-    assert (found.count, found.left_out, found.class_counts.sum()) == (59, 1, 59)
-    kept = np.arange(60) != 3
-    safe = rows[kept].copy()
-    safe[6, 4:7] = 1  # row 7 without row 3
-    _, counts, sums = directly(safe, classes[kept], unit_norm=True)
-    sums[classes[7], 4:7] -= 1 / np.sqrt(3)
-    np.testing.assert_array_equal(found.class_counts, counts)
-    np.testing.assert_allclose(found.class_sums, sums, atol=1e-13)
-    assert np.trace(found.layer_matrix(1)) == pytest.approx(58)
+    kept = np.bincount(np.delete(classes, 3), minlength=CLASSES)
+    assert (found.count, found.left_out, found.class_counts.tolist()) == (59, 1, kept.tolist())
+    assert np.trace(found.block_matrix(1)) == pytest.approx(58)
+    assert np.isfinite(found.block_matrix(3)).all()
     assert found.sample is not None
     assert found.sample.classes is not None
-    np.testing.assert_array_equal(np.bincount(found.sample.classes, minlength=CLASSES), counts)
-
-
-def test_rows_of_zeros_are_counted_as_they_are_without_unit_norm() -> None:
-    rows, classes = problem()
-    rows[5] = 0
-    found = empty(unit_norm=False).update(rows, classes)
-    np.testing.assert_allclose(found.class_sums, directly(rows, classes, unit_norm=False)[2], rtol=1e-12, atol=1e-12)
-    assert found.count == 60
+    np.testing.assert_array_equal(np.bincount(found.sample.classes, minlength=CLASSES), kept)
 
 
 def test_an_empty_batch_needs_classes_and_changes_nothing() -> None:
     found = statistic().update(np.zeros((0, 12)), [])
     assert found == statistic()
     nothing = empty().update(np.zeros((0, 12)), np.zeros(0))
-    assert nothing.class_sums.shape == (CLASSES, 12)
+    assert nothing.class_sums.shape == (CLASSES, 4)
     assert nothing + statistic() == statistic() == statistic() + nothing
 
 
-@pytest.mark.parametrize("unit_norm", [False, True])
-def test_save_and_load(tmp_path: Path, *, unit_norm: bool) -> None:
+def test_classes_are_not_looked_at_where_there_are_none() -> None:
     rows, classes = problem()
-    saved = empty(unit_norm=unit_norm).update(rows, classes)
+    plain = Correlation(12, unit_norm=True).update(rows)
+    assert Correlation(12, unit_norm=True).update(rows, classes) + Correlation(12, unit_norm=True) == plain
+
+
+@pytest.mark.parametrize("input_layer", [False, True])
+def test_save_and_load(tmp_path: Path, *, input_layer: bool) -> None:
+    rows, classes = problem()
+    saved = empty(input_layer=input_layer).update(rows, classes)
     saved.save(tmp_path / "statistic")
     loaded = Correlation.load(tmp_path / "statistic")
     assert loaded == saved
     assert (loaded.widths, loaded.n_classes) == (WIDTHS, CLASSES)
     assert loaded.update(rows, classes) == saved.update(rows, classes)
-
-
-def test_files_of_the_first_version_load(tmp_path: Path) -> None:
-    rows = problem()[0][:, :4]
-    norms = np.linalg.norm(rows, axis=1)
-    units = rows / norms[:, None]
-    info = {"count": 60, "norm_sum": float(norms.sum()), "unit_norm": True, "left_out": 2}
-    sample = RowSample.of(rows)
-    sample.by_direction = False
-    arrays = {"sum": units.T @ units, **sample.arrays()}
-    save_state(tmp_path / "old", "pnml.correlation", 1, arrays, info)
-    loaded = Correlation.load(tmp_path / "old")
-    assert (loaded.widths, loaded.n_classes, loaded.count, loaded.left_out) == ((4,), 0, 60, 2)
-    np.testing.assert_array_equal(loaded.matrix, units.T @ units)
-    assert loaded.sample == sample
-    again = loaded + Correlation(unit_norm=True).update(rows)
-    np.testing.assert_allclose(again.matrix, 2 * units.T @ units, rtol=1e-12, atol=1e-12)
-    assert again.sample is None
 
 
 def test_equality_sees_layers_and_classes() -> None:
@@ -176,7 +157,8 @@ def test_equality_sees_layers_and_classes() -> None:
     moved[:, 11] += 1e-3
     assert empty().update(moved, classes) != statistic()
     assert empty().update(rows, (classes + 1) % CLASSES) != statistic()
-    assert Correlation(WIDTHS, unit_norm=True).update(rows) != statistic()
+    assert Correlation(12, unit_norm=True).update(rows) != statistic()
+    assert empty(input_layer=True).update(rows, classes) != statistic()
     assert Correlation((4, 8), unit_norm=True, n_classes=CLASSES).update(rows, classes) != statistic()
 
 
@@ -224,7 +206,9 @@ def test_bad_rows_change_nothing() -> None:
 def test_merge_refusals() -> None:
     rows, classes = problem()
     with pytest.raises(ValueError, match="6 and 0 classes: make both with the same n_classes"):
-        _ = statistic() + Correlation(WIDTHS, unit_norm=True).update(rows)
+        _ = statistic() + Correlation(WIDTHS, unit_norm=True)
+    with pytest.raises(ValueError, match=r"the last layer of one Correlation is an input \(input_layer=True\)"):
+        _ = statistic() + empty(input_layer=True).update(rows, classes)
     other = Correlation((4, 8), unit_norm=True, n_classes=CLASSES)
     for second in (other, Correlation((4, 8), unit_norm=True, n_classes=CLASSES).update(rows, classes)):
         with pytest.raises(ValueError, match=r"width 4 \+ 3 \+ 5 and 4 \+ 8"):

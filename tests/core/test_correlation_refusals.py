@@ -138,6 +138,6 @@ def test_load_refusals(tmp_path: Path) -> None:
     path.write_bytes(content[:-8])
     with pytest.raises(ValueError, match="not a whole safetensors file"):
         Correlation.load(path)
-    path.write_bytes(content.replace(b'"version":"4"', b'"version":"9"'))
-    with pytest.raises(ValueError, match=r"pnml\.correlation format 9.*pip install -U pnml"):
+    path.write_bytes(content.replace(b'"version":"5"', b'"version":"9"'))
+    with pytest.raises(ValueError, match=r"pnml\.correlation format 9, .* reads format 5: make it again"):
         Correlation.load(path)

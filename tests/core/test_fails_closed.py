@@ -63,34 +63,33 @@ def test_rows_whose_norm_or_logits_overflow_are_flagged(scale: str, size: float,
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("scale", ["auto", "paper"])
-def test_denormal_rows_keep_their_direction_or_are_flagged(scale: str, dtype: Any) -> None:
-    """The regret of the paper knows directions alone; with "auto" no row of the training set is so short."""
+def test_denormal_rows_keep_their_regret_or_are_flagged(scale: str, dtype: Any) -> None:
     smallest = float(np.finfo(dtype).smallest_subnormal)
     whole = np.round(8 * HELD)  # whole numbers times a power of two keep every digit, denormal or not
     detector, x = DETECTORS[scale], (whole * smallest).astype(dtype)
-    result = detector(x)
+    result, expected = detector(x), detector.score(whole)
     assert result.is_ood is not None
-    if dtype == np.float64:  # which has no direction that short
+    if dtype == np.float32:  # float64 has their directions
+        np.testing.assert_allclose(result.regret, expected, rtol=1e-5)
+    else:
+        assert result.is_ood.all()
         np.testing.assert_allclose(result.regret, math.log(5), rtol=1e-12)
-    elif scale == "paper":
-        np.testing.assert_allclose(result.regret, detector.score(whole), rtol=1e-5)
-    assert (scale == "paper" and dtype == np.float32) or result.is_ood.all()
 
 
 @modest
 @given(seeds, st.integers(-950, 950))
-def test_regrets_of_the_paper_do_not_depend_on_the_length_of_embeddings(seed: int, exponent: int) -> None:
+def test_regrets_do_not_depend_on_the_length_of_embeddings_alone(seed: int, exponent: int) -> None:
     x = np.random.default_rng(seed).normal(size=(3, 12))
-    paper = DETECTORS["paper"]
-    np.testing.assert_allclose(paper.score(x * 2.0**exponent), paper.score(x), rtol=1e-9)
+    for scale in ("auto", "paper"):
+        np.testing.assert_allclose(DETECTORS[scale].score(x * 2.0**exponent), DETECTORS[scale].score(x), rtol=1e-9)
 
 
 @pytest.mark.parametrize("factor", [1e-200, 1e-3, 20.0, 255.0, 1e200])
-def test_with_auto_another_length_is_strange(factor: float) -> None:
-    as_long = DETECTORS["auto"](HELD)
-    found = DETECTORS["auto"](HELD * factor)
-    assert (found.leverage_by_layer[:, 1] > 0).all()
-    assert (found.regret > as_long.regret).all()
+def test_another_length_of_a_layer_is_strange(factor: float) -> None:
+    detector = Detector(WEIGHT).fit(TRAIN, features=[FEATURES])
+    usual, longer = (detector(TRAIN[:50], features=[FEATURES[:50] * by]) for by in (1.0, factor))
+    assert (longer.leverage_by_layer[:, 2] > 0).all()
+    assert (longer.regret > usual.regret).all()
 
 
 def test_features_whose_norm_overflows_are_flagged() -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_digits, load_iris
@@ -198,17 +197,16 @@ def test_an_estimator_of_scikit_learn_is_watched() -> None:
     assert monitor.threshold is classifier.detector_.threshold
 
 
-def test_a_guard_is_watched_by_its_results() -> None:
-    torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
-    guard = pnml.guard(model).fit([torch.randn(200, 6)])
-    guard.calibrate([torch.randn(200, 6)])
-    monitor = Monitor(guard)
-    result = guard(torch.randn(400, 6))
+def test_layers_are_watched_by_results() -> None:
+    rng = np.random.default_rng(0)
+    train, held, new = (rng.normal(size=(400, 10)) for _ in range(3))
+    detector = Detector(rng.normal(size=(3, 6))).fit(train[:, :6], features=[train[:, 6:]])
+    detector.calibrate(held[:, :6], features=[held[:, 6:]])
+    monitor = Monitor(detector)
+    result = detector(new[:, :6], features=[new[:, 6:]])
     monitor.update(result)
     assert result.is_ood is not None
-    assert guard.detector is not None
-    assert monitor.layer_names == guard.detector.layer_names != ()
+    assert monitor.layer_names == detector.watched_names == ("layer0", "lengths")
     (whole,) = monitor.periods
     assert whole.layer_flagged.sum() == whole.flagged == int(result.is_ood.sum()) > 0
 

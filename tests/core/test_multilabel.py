@@ -37,7 +37,7 @@ def genie(p: np.ndarray[Any, Any], t: np.ndarray[Any, Any]) -> np.ndarray[Any, A
 def test_regret_of_a_label_is_that_of_two_classes(scale: Any) -> None:
     weight, bias = head()
     train, fresh = rows(300), 3 * rows(20, seed=2)
-    result = MultiLabelDetector(weight, bias, embedding_scale=scale).fit(train)(fresh)
+    result: Any = MultiLabelDetector(weight, bias, embedding_scale=scale).fit(train)(fresh)
     if scale == "paper":
         train, fresh = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (train, fresh))
     h = np.einsum("nm,mk,nk->n", fresh, np.linalg.inv(train.T @ train), fresh)
@@ -86,7 +86,7 @@ def test_threshold_is_for_the_largest_regret_and_is_saved(tmp_path: Path) -> Non
     threshold = detector.calibrate(rows(199, seed=3), false_alarm_rate=0.05)
     fresh = rows(20, seed=2) + np.linspace(0, 3, 20)[:, None] * np.eye(FEATURES)[FEATURES - 1]
     result = detector(fresh)
-    np.testing.assert_array_equal(threshold.scores, np.sort(detector(rows(199, seed=3)).score))
+    np.testing.assert_array_equal(threshold.scores, np.sort(detector.score(rows(199, seed=3))))
     np.testing.assert_array_equal(result.is_ood, result.regret.max(axis=1) > threshold.value)
     assert result.is_ood is not None
     assert result.is_ood.any()

@@ -28,6 +28,11 @@ def fit(rows: Matrix, labels: Matrix, classes: int) -> Scatter:
     return Scatter.fit(rows.T @ rows, counts, sums, rows, labels)
 
 
+def leverage(found: Scatter, rows: Matrix) -> Matrix:
+    """The leverages of rows about their means."""
+    return np.asarray(((rows @ found.whitening) ** 2).sum(axis=1))
+
+
 def directly(rows: Matrix, labels: Matrix, classes: int, prior: int = 1) -> tuple[Matrix, Matrix]:
     """Give the class means, with so many rows at the overall mean, and the scatter of the rows about them."""
     more = np.tile(rows.mean(axis=0), (prior, 1))
@@ -50,9 +55,6 @@ def test_means_and_scatter_are_those_of_the_rows(seed: int, n: int, width: int, 
     assert (np.diff(found.eigenvalues) <= 0).all()
     assert (found.eigenvalues >= 0).all()
     assert found.count == n
-    counts = np.bincount(labels, minlength=classes)
-    sums = np.stack([rows[labels == c].sum(axis=0) for c in range(classes)])
-    np.testing.assert_allclose(found.correlation(counts, sums), rows.T @ rows, atol=1e-12 * n)
 
 
 @modest
@@ -64,9 +66,8 @@ def test_leverages_are_those_of_the_inverse(seed: int, n: int, width: int) -> No
     inverse = np.linalg.inv(within + found.ridge * np.eye(width))
     new = np.random.default_rng(seed).normal(size=(20, width)) - means[0]
     h = np.einsum("ij,jk,ik->i", new, inverse, new)
-    np.testing.assert_allclose(found.subspace.leverage(new), h, rtol=1e-6)
-    freedom = sum(np.linalg.eigvalsh(within) / (np.linalg.eigvalsh(within) + found.ridge))
-    assert found.freedom == pytest.approx(freedom, rel=1e-6)
+    np.testing.assert_allclose(leverage(found, new), h, rtol=1e-6)
+    np.testing.assert_array_equal(found.whitening, np.triu(found.whitening))
 
 
 @modest
@@ -104,7 +105,7 @@ def test_with_a_prior_row_leaving_a_row_out_is_close(seed: int, n: int, toleranc
     """The prior row has no part in W, and the overall mean moves a little: ever less with more rows."""
     rows, labels = clusters(seed, n, 5)
     found = fit(rows, labels, 4)
-    h = found.subspace.leverage((rows - found.means[labels])[:60])
+    h = leverage(found, (rows - found.means[labels])[:60])
     expected = refitted(rows, labels, 4, found.ridge, 60)
     np.testing.assert_allclose(left_out(h, found.row_shares[labels[:60]]), expected, rtol=tolerance)
     if n == 80:
@@ -164,8 +165,6 @@ def test_the_ridge_is_that_of_the_largest_likelihood_of_rows_left_out(seed: int,
     candidates = np.geomspace(lowest, 10 * eigenvalues[0], module._RIDGES)
     best = max(likelihood(rows, labels, other) for other in candidates)
     assert found >= best - 1e-6 * abs(best)
-    assert found >= likelihood(rows, labels, ridge * 1.25) - 0.2  # no candidate is far from the best ridge of all
-    assert found >= likelihood(rows, labels, ridge / 1.25) - 0.2
 
 
 def test_the_ridge_fades_as_rows_become_many() -> None:
@@ -176,7 +175,6 @@ def test_the_ridge_fades_as_rows_become_many() -> None:
         ridges.append(found.ridge / n)
     assert ridges[0] > 3 * ridges[2]
     assert (np.diff(ridges) <= 0).all()
-    assert found.freedom > 19.9
 
 
 @pytest.mark.parametrize("n", [2, 5, 20, 100])
@@ -186,7 +184,7 @@ def test_fewer_rows_than_features_do_not_make_every_new_row_endlessly_strange(n:
     rows = 1 + 0.1 * rng.normal(size=(n + 200, 200))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     found = fit(rows[:n], np.zeros(n, dtype=int), 1)
-    h = found.subspace.leverage(rows[n:] - found.means[0])
+    h = leverage(found, rows[n:] - found.means[0])
     assert 0.5 < np.median(h) / np.median(found.typical) < 2
 
 
@@ -198,7 +196,7 @@ def test_nor_do_fewer_rows_than_classes(n: int, classes: int) -> None:
     rows = 1 + 0.1 * rng.normal(size=(n + 200, 100)) + 0.05 * rng.normal(size=(classes, 100))[labels]
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     found = fit(rows[:n], labels[:n], classes)
-    h = found.subspace.leverage(rows[n:] - found.means[labels[n:]])
+    h = leverage(found, rows[n:] - found.means[labels[n:]])
     assert 0.1 < np.median(h) / np.median(found.typical) < 3
 
 
@@ -217,22 +215,28 @@ def test_rows_that_are_all_alike_have_a_ridge_and_no_leverage(matrix: Matrix) ->
     found = Scatter.fit(rows.T @ rows, np.array([7]), rows.sum(axis=0)[None], rows, np.zeros(7, dtype=int))
     assert 0 < found.ridge < 1e-6
     assert (found.typical < 1e-12).all()
-    assert (found.subspace.leverage(rows - found.means[0]) < 1e-12).all()
-    assert (found.subspace.leverage(np.eye(3)) > 1e3).all()
+    assert (leverage(found, rows - found.means[0]) < 1e-12).all()
+    assert (leverage(found, np.eye(3)) > 1e3).all()
 
 
-def test_a_restored_scatter_is_the_same_to_the_bit() -> None:
-    rows, labels = clusters(3, 60, 6)
-    found = fit(rows, labels, 4)
-    counts = np.bincount(labels, minlength=4)
-    sums = np.stack([rows[labels == c].sum(axis=0) for c in range(4)])
-    again = Scatter.restore(
-        counts, sums, found.eigenvalues, found.eigenvectors, ridge=found.ridge, typical=found.typical
-    )
-    for name in ("means", "row_shares", "typical"):
-        np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
-    np.testing.assert_array_equal(again.subspace.whitening, found.subspace.whitening)
-    assert (again.count, again.freedom) == (found.count, found.freedom)
+@modest
+@given(seeds, st.integers(1, 6))
+def test_scaled_features_are_measured_in_their_standard_deviations(seed: int, width: int) -> None:
+    """So that units of single features change nothing; one that never varied has a small unit of its own size."""
+    rng = np.random.default_rng(seed)
+    rows, units = rng.normal(size=(60, width)) + rng.normal(size=width), 10.0 ** rng.integers(-6, 7, size=width)
+
+    def scaled(rows: Matrix) -> Scatter:
+        classes = np.zeros(60, dtype=int)
+        return Scatter.fit(rows.T @ rows, np.array([60]), rows.sum(axis=0)[None], rows, classes, scaled=True)
+
+    plain, other = scaled(rows), scaled(rows * units)
+    np.testing.assert_allclose(plain.units, rows.std(axis=0), rtol=1e-9)
+    assert other.ridge == pytest.approx(plain.ridge, rel=1e-6)
+    new = rng.normal(size=(20, width))
+    np.testing.assert_allclose(leverage(other, new * units), leverage(plain, new), rtol=1e-6)
+    rows[:, 0] = 7.0
+    assert scaled(rows).units[0] == pytest.approx(7 * 2.0**-16)
 
 
 def test_prior_rows_are_those_that_the_tests_count_with() -> None:

@@ -135,7 +135,11 @@ def test_no_step_of_scoring_looks_at_a_value(dtype: torch.dtype, logits: Any, mo
             detector = Detector(weight, bias, input_layer=input_layer).fit(rows, features=[train[:, :5]])
             single = Scorer(detector.model, single=True)
             x = torch.empty(50, 85, device="meta", dtype=dtype)
-            for function, shape in ((single.regret, (50,)), (single.shares, (50, 3)), (single.predictive, (50, 7))):
+            for function, shape in (
+                (single.regret, (50,)),
+                (single.shares, (50, len(detector.block_names))),
+                (single.predictive, (50, 7)),
+            ):
                 found = function(x, logits)
                 assert (found.shape, found.dtype, found.device.type) == (shape, dtype, "meta")
 
@@ -172,7 +176,12 @@ def test_few_rows_on_a_gpu_are_recorded_and_many_are_not(monkeypatch: pytest.Mon
     monkeypatch.setattr(scorer, "is_remote", lambda _: True)
     asked: list[int] = []
     of_few = detector.scorer._of_few
-    monkeypatch.setattr(detector.scorer, "_of_few", lambda *arrays: (asked.append(len(arrays[0])), of_few(*arrays))[1])
+
+    def note(rows: Any, logits: Any) -> Any:
+        asked.append(len(rows))
+        return of_few(rows, logits)
+
+    monkeypatch.setattr(detector.scorer, "_of_few", note)
     found = detector.score(x)
     assert found.isnan().tolist() == [number == 2 for number in range(5)]
     detector.score(torch.zeros(5000, 6, dtype=torch.float64))

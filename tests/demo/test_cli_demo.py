@@ -84,8 +84,8 @@ def test_as_report_contains_the_result(result: package.DemoResult) -> None:
     assert report.spectrum is not None
     assert report.spectrum.shape == (64,)
     assert report.class_names[9] == "truck"
-    assert report.layer_names == result.detector.layer_names
-    assert f"{len(report.layer_names)} earlier layers" in report.facts["Detector"]
+    assert report.layer_names == (*result.detector.layer_names, "lengths")
+    assert "4 earlier layers" in report.facts["Detector"]
     assert f"{float(result.training['test_accuracy']):.2f}" in report.facts["Test accuracy"]
 
 

@@ -72,7 +72,7 @@ def test_detector_was_fitted_with_the_network(result: demo.DemoResult) -> None:
     head = zoo.load(WEIGHTS).head
     assert np.array_equal(detector.weight, head.weight.detach().numpy())
     assert np.array_equal(detector.bias, head.bias.detach().numpy())
-    assert detector.correlation.count == 50_000
+    assert detector.count == 50_000
     view = View(zoo.load(WEIGHTS), data.load("uniform", limit=4))
     assert detector.layer_names == tuple(str(layer) for layer in view.layers)  # those that a guard would choose now
     assert detector.threshold is not None

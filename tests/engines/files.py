@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pnml import Detector
+from pnml import Correlation, Detector
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,6 +60,19 @@ def write_folder(folder: Path, rows: NDArray[Any], bounds: Sequence[int], group:
     for number, (start, stop) in enumerate(zip([0, *bounds[:-1]], bounds, strict=True)):
         write_rows(folder / f"part-{number}.parquet", rows[start:stop], group)
     return folder
+
+
+def assert_same_statistic(one: Correlation, other: Correlation) -> None:
+    """Compare every sum to the rounding of float32, and the sample of rows to the last bit."""
+    assert (one.count, one.widths) == (other.count, other.widths)
+    assert one.sample == other.sample
+    np.testing.assert_array_equal(one.class_counts, other.class_counts)
+    pairs: list[tuple[Any, Any]] = [(one.class_sums, other.class_sums), (one.norm_sum, other.norm_sum)]
+    for number in range(len(other.layout.block_widths)):
+        pairs.append((one.block_matrix(number), other.block_matrix(number)))
+        pairs.append((one.block_sum(number), other.block_sum(number)))
+    for found, expected in pairs:
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6 * np.abs(expected).max())
 
 
 def head() -> Detector:

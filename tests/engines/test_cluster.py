@@ -71,18 +71,6 @@ def test_connected_ray_is_used_and_kept(monkeypatch: pytest.MonkeyPatch) -> None
         pass
 
 
-def test_ray_at_the_address_is_joined_and_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = install(monkeypatch)
-    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
-    with cluster():
-        pass
-    (options, left) = fake.calls
-    assert not {"address", "num_cpus", "include_dashboard"} & set(options)  # Ray reads the address itself
-    assert left == "shutdown"
-    with pytest.raises(ValueError, match=r"which 10\.0\.0\.1:6379 determines itself, got 2"), cluster(cpus=2):
-        pass
-
-
 def test_missing_ray_raises_with_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ImportError, match=r"the engine ray needs 'ray'.*pip install 'pnml\[ray\]'"), cluster():

@@ -17,7 +17,7 @@ from pnml.engines.local import score
 from pnml.engines.ranges import local_ranges
 from pnml.io.embeddings import EmbeddingFile, open_embeddings
 
-from .files import CLASSES, FEATURES, embeddings, fitted
+from .files import FEATURES, embeddings, fitted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,12 +70,3 @@ def test_ranges_are_few_enough_to_be_listed_and_short_enough_to_be_held(
     assert (ranges[0][0], ranges[-1][1]) == (0, count)
     assert all(stop - start <= max(chunk_rows, table_rows(samples.reader)) for start, stop in ranges)
     assert all(before[1] == after[0] for before, after in pairwise(ranges))
-
-
-def test_the_limit_is_where_the_message_says_it_is(small: EmbeddingFile) -> None:
-    with pytest.raises(ValueError, match="rows") as caught:
-        local_ranges(with_count(small, MANY, CLASSES))
-    most = int(str(caught.value).split("at most ")[1].split(" ")[0].replace(",", ""))
-    assert len(local_ranges(with_count(small, most, CLASSES))) == 250_000
-    with pytest.raises(ValueError, match="split it and score each part"):
-        local_ranges(with_count(small, most + 1, CLASSES))

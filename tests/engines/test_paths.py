@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from pnml.io.embeddings import open_embeddings
 from pnml.io.fingerprint import fingerprint_path
-from pnml.io.images import open_images
-from pnml.io.part import Part
-from pnml.io.paths import path_or_uri, resolve
-from pnml.io.store import PartStore
+from pnml.io.paths import path_or_uri
+from pnml.io.store import Part, PartStore
 
 from .files import embeddings, write_folder, write_rows
 from .store import Store, serving
@@ -68,13 +63,6 @@ def test_object_store_is_read_like_a_folder(store: Store, tmp_path: Path) -> Non
     np.testing.assert_array_equal(next(one.chunks()).embeddings, ROWS[30:])
 
 
-def test_images_in_an_object_store_are_read(store: Store, tmp_path: Path) -> None:
-    pq.write_table(pa.table({"image": [b"one", b"two"], "id": ["a", "b"]}), tmp_path / "images.parquet")
-    images = open_images(put(store, tmp_path, "bucket/images"))
-    ((ids, encoded),) = images.read(0, 5)
-    assert (ids.tolist(), encoded) == (["a", "b"], [b"one", b"two"])
-
-
 def test_fingerprint_changes_with_the_files(store: Store, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "rows", ROWS, [30, 100], group=11)
     uri = put(store, folder, "bucket/rows")
@@ -96,40 +84,6 @@ def test_paths_without_readable_files_raise(store: Store, tmp_path: Path) -> Non
     assert "hush" not in str(caught.value)
     with pytest.raises(ValueError, match="gopher://hole names no store that pyarrow reads"):
         open_embeddings(path_or_uri("gopher://hole"))
-
-
-def test_files_with_different_columns_raise(tmp_path: Path) -> None:
-    write_rows(tmp_path / "a.parquet", ROWS, group=10)
-    write_rows(tmp_path / "b.parquet", ROWS.astype(np.float64), group=10)
-    with pytest.raises(ValueError, match=r"the columns of .*b\.parquet are not those of .*a\.parquet"):
-        open_embeddings(tmp_path)
-
-
-def test_truncated_file_raises_with_its_name(tmp_path: Path) -> None:
-    write_folder(tmp_path, ROWS, [30, 100], group=11)
-    (tmp_path / "part-1.parquet").write_bytes((tmp_path / "part-1.parquet").read_bytes()[:-50])
-    with pytest.raises(ValueError, match=r"part-1\.parquet is no whole parquet file"):
-        open_embeddings(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("uri", "expected"),
-    [
-        ("gs://bucket/rows", "gs://bucket/rows?retry_limit_seconds=60"),
-        ("gcs://bucket/rows?scheme=http", "gcs://bucket/rows?scheme=http&retry_limit_seconds=60"),
-        ("gs://bucket/rows?retry_limit_seconds=5", "gs://bucket/rows?retry_limit_seconds=5"),
-        ("s3://bucket/rows", "s3://bucket/rows"),
-    ],
-)
-def test_google_store_gets_a_retry_limit_unless_the_uri_has_one(
-    uri: str, expected: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def from_uri(text: str) -> tuple[str, str]:
-        return text, "bucket/rows/"
-
-    stores = SimpleNamespace(FileSystem=SimpleNamespace(from_uri=from_uri))
-    monkeypatch.setattr("pnml.io.paths.require", lambda *_, **__: stores)
-    assert resolve(uri) == (expected, "bucket/rows")
 
 
 @pytest.mark.parametrize("file_format", ["npz", "parquet"])

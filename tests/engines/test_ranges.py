@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pnml import Correlation
-from pnml.engines.jobs import row_to_sums, sums_to_row
+from pnml.engines.jobs import add_tables, reduce_in_tree, row_to_sums, sums_to_row
 from pnml.engines.local import Sums
 from pnml.engines.ranges import local_ranges, split_rows, worker_ranges
-from pnml.engines.tree import add_tables, reduce_in_tree
 from pnml.io.embeddings import open_embeddings
 
 from .files import embeddings, write_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 SETTINGS = settings(deadline=None)
 GROUPS = st.lists(st.integers(0, 60), min_size=1, max_size=30)
@@ -46,20 +45,6 @@ def test_split_rows_starts_less_than_a_chunk_after_a_row_group(groups: list[int]
     starts = np.cumsum([0, *groups[:-1]])
     for start, _ in split_rows(sum(groups), chunk_rows, tuple(starts.tolist()), chunks):
         assert start - starts[starts <= start].max() < chunk_rows
-
-
-@pytest.mark.parametrize("letters", [1, 100, 10_000])
-def test_local_ranges_are_shorter_where_ids_are_long(
-    letters: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The ids of a range are held four times while its scores are stored."""
-    monkeypatch.setattr("pnml.engines.budget._TABLE", 400_000)
-    rows = 40 if letters > 1000 else 4000
-    np.savez(tmp_path / "rows.npz", embedding=np.ones((rows, 2), np.float32), id=np.array(["x" * letters] * rows))
-    samples = replace(open_embeddings(tmp_path / "rows.npz"), chunk_rows=1)
-    stored = samples.reader.id_bytes  # NumPy keeps four bytes a letter
-    for start, stop in local_ranges(samples):
-        assert stop - start == 1 or 4 * stored * (stop - start) <= 400_000
 
 
 def test_worker_ranges_read_32_times_the_bytes_of_their_sum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,8 +90,8 @@ def test_sums_of_ranges_add_up_to_the_sum_of_all_rows(sizes: list[int], unit_nor
     assert total.count == len(rows)
     assert total.unit_norm == unit_norm
     assert skipped == tuple(f"{number}.png" for number in range(len(parts)))
-    np.testing.assert_allclose(total.matrix, expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())
-    np.testing.assert_allclose(total.norm_sum, float(lengths.sum()), rtol=1e-12)
+    np.testing.assert_allclose(total.matrix, expected, atol=1e-6 * np.abs(expected).max())  # of float32 rows
+    np.testing.assert_allclose(total.norm_sum, float(lengths.sum()), rtol=1e-6)
 
 
 def test_row_of_zero_embeddings_keeps_their_count() -> None:

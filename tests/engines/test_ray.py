@@ -21,16 +21,25 @@ import pnml.io.embeddings
 from pnml import Detector
 from pnml.backend.arrays import to_numpy
 from pnml.cli import app
-from pnml.core.detector import ZeroEmbeddingWarning
-from pnml.engines import local, mapping
+from pnml.engines import jobs, local
 from pnml.engines.jobs import SumJob, row_to_sums
 from pnml.engines.ranges import worker_ranges
 from pnml.engines.ray import SkippedImagesWarning, fit, score, score_samples, sum_samples
 from pnml.io.embeddings import open_embeddings
 from pnml.io.preparation import Preparation
 
-from .files import COVERAGE, FEATURES, embeddings, fitted, head, layer_features, write_folder, write_layers, write_rows
-from .google_store import serving_google
+from .files import (
+    COVERAGE,
+    FEATURES,
+    assert_same_statistic,
+    embeddings,
+    fitted,
+    head,
+    layer_features,
+    write_folder,
+    write_layers,
+    write_rows,
+)
 from .images import embedded, guard, write_images
 from .store import serving
 
@@ -94,7 +103,7 @@ def table_of_one_process(samples: Any, detector: Detector) -> pa.Table:
         table = result.to_table()
         del table["xtg"]
         if detector.layer_names:
-            names = np.array(["embedding", *detector.layer_names])
+            names = np.array(["embedding", *detector.watched_names])
             table["strangest_layer"] = names[to_numpy(result.strangest_layer, np.int64)]
         tables.append(pa.table({"id": chunk.ids, **table}))
     return pa.concat_tables(tables)
@@ -131,26 +140,13 @@ def killer(victim: Path) -> Iterator[None]:
     assert not thread.is_alive(), "nobody was killed"
 
 
-def assert_same_statistic(detector: Detector, expected: Detector) -> None:
-    """Compare every sum to rounding, and the sample of rows to the last bit."""
-    one, other = detector.correlation, expected.correlation
-    assert one.widths == other.widths
-    for layer in range(len(one.widths or ())):
-        matrix = other.layer_matrix(layer)
-        np.testing.assert_allclose(one.layer_matrix(layer), matrix, rtol=1e-12, atol=1e-12 * np.abs(matrix).max())
-    np.testing.assert_array_equal(one.class_counts, other.class_counts)
-    np.testing.assert_allclose(one.class_sums, other.class_sums, rtol=1e-11, atol=1e-11)
-    np.testing.assert_allclose(one.norm_sum, other.norm_sum, rtol=1e-12)
-    assert one.sample == other.sample
-
-
 def test_fit_on_a_folder_equals_fit_on_its_rows(tmp_path: Path) -> None:
     samples = open_embeddings(folder_of(tmp_path / "train"))
     assert len(worker_ranges(samples)) > 6
     detector = fit(tmp_path / "train", head(), progress=False)
     expected = head().fit(ROWS)
     assert detector.correlation.count == len(ROWS)
-    assert_same_statistic(detector, expected)
+    assert_same_statistic(detector.correlation, expected.correlation)
     again, _ = sum_samples(samples, head(), progress=False)
     assert (
         again == detector.correlation
@@ -164,7 +160,7 @@ def test_layers_are_fitted_and_scored_as_on_one_machine(tmp_path: Path) -> None:
     detector = fit(path, head(), progress=False)
     assert detector.layer_names == ("stem", "block.1")
     expected, _ = local.fit(samples, head(), progress=False)
-    assert_same_statistic(detector, expected)
+    assert_same_statistic(detector.correlation, expected.correlation)
     np.testing.assert_allclose(
         detector.score(ROWS[:50], features=[rows[:50] for rows in layer_features(len(ROWS)).values()]),
         expected.score(ROWS[:50], features=[rows[:50] for rows in layer_features(len(ROWS)).values()]),
@@ -233,7 +229,7 @@ def test_images_are_scored_by_actors_of_which_one_is_killed(tmp_path: Path) -> N
     assert guarded.detector is detector
     assert detector.correlation.count == expected.correlation.count == 326
     assert detector.layer_names == expected.layer_names == guarded.layers
-    assert_same_statistic(detector, expected)
+    assert_same_statistic(detector.correlation, expected.correlation)
     assert detector.preparation == {**Preparation().record(), "shape": [4, 4]}
     with pytest.warns(SkippedImagesWarning):
         score(folder, guarded, tmp_path / "scores", batch_size=2, progress=False)
@@ -250,14 +246,6 @@ def test_s3_store_is_read_and_written(tmp_path: Path) -> None:
         found = pa.concat_tables(pq.read_table(pa.BufferReader(store.objects[name])) for name in names)
     samples = open_embeddings(tmp_path / "new")
     assert found.replace_schema_metadata().equals(table_of_one_process(samples, detector))
-
-
-def test_google_store_is_read_and_written(tmp_path: Path) -> None:
-    new = folder_of(tmp_path / "bucket" / "new")
-    with serving_google(tmp_path) as store:
-        detector = fit(store.uri("bucket/new"), head(), progress=False)
-        score(store.uri("bucket/new"), detector, store.uri("bucket/scores"), progress=False)
-    assert table_at(tmp_path / "bucket" / "scores").equals(table_of_one_process(open_embeddings(new), detector))
 
 
 def test_errors_of_workers_are_raised_as_on_one_machine(tmp_path: Path) -> None:
@@ -283,22 +271,6 @@ def test_errors_of_workers_are_raised_as_on_one_machine(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", ROWS)
     with pytest.raises(ValueError, match="is no parquet: the engine ray reads parquet files"):
         fit(tmp_path / "rows.npy", head())
-
-
-def test_zero_embeddings_are_left_out_and_flagged_as_on_one_machine(tmp_path: Path) -> None:
-    rows = ROWS.copy()
-    rows[[5, 777]] = 0
-    folder_of(tmp_path / "zeros", rows)
-    detector = fit(tmp_path / "zeros", head(), progress=False)
-    assert (detector.correlation.count, detector.correlation.left_out) == (998, 2)
-    with pytest.warns(ZeroEmbeddingWarning, match="2 of 1000 training rows"):
-        detector.calibrate(embeddings(200, seed=1))
-    summary = score(tmp_path / "zeros", detector, tmp_path / "scores", progress=False)
-    table = table_at(tmp_path / "scores")
-    assert table.equals(table_of_one_process(open_embeddings(tmp_path / "zeros"), detector))
-    assert summary.maximum == table["regret"][5].as_py() == pytest.approx(np.log(detector.n_classes))
-    assert table["is_ood"][5].as_py()
-    assert table["is_ood"][777].as_py()
 
 
 def test_commands_print_and_write_the_same_as_without_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,13 +303,13 @@ def test_workers_run_jobs_and_name_missing_packages(tmp_path: Path) -> None:
     samples = open_embeddings(folder_of(tmp_path / "train"))
     natural = Detector(head().weight, head().bias, embedding_scale="natural")
     job = ray.put(ray.cloudpickle.dumps(SumJob(samples, natural)))
-    row = mapping.JobActor()({"start": 0, "stop": 70}, job)
+    row = jobs.JobActor()({"start": 0, "stop": 70}, job)
     statistic, _ = row_to_sums(row)
     np.testing.assert_allclose(statistic.matrix, ROWS[:70].T.astype(float) @ ROWS[:70], rtol=1e-12)
     images = embedded(write_images(tmp_path / "images", 6), guard(), batch=2)
     _ = next(images.chunks())  # which finds the head
     job = ray.put(ray.cloudpickle.dumps(SumJob(images, Detector(images.guard.head.weight, images.guard.head.bias))))
-    assert row_to_sums(mapping.JobActor()({"start": 0, "stop": 4}, job)).correlation.count == 4
+    assert row_to_sums(jobs.JobActor()({"start": 0, "stop": 4}, job)).correlation.count == 4
     unknown = ray.put(b"cnowhere_to_be_found\nThing\n.")
-    with pytest.raises(mapping.UserError, match=r"a worker cannot load the model .*install its package"):
-        mapping.run_job({"start": 0, "stop": 70}, unknown)
+    with pytest.raises(jobs.UserError, match=r"a worker cannot load the model .*install its package"):
+        jobs.run_job({"start": 0, "stop": 70}, unknown)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pnml.engines.summary import Summary
-from pnml.io.part import Part
+from pnml.io.store import Part
 
 
 def summary_of(regret: list[float]) -> Summary:
@@ -29,15 +29,6 @@ def test_quantile_of_added_summaries_is_that_of_all_rows(regret: list[float], sh
     expected = sorted(regret)[max(0, math.ceil(share * len(regret)) - 1)]
     assert summary.quantile(share) == pytest.approx(expected, rel=2**-12, abs=1e-37)  # a bin's half; no subnormals
     assert (summary.quantile(0), summary.quantile(1)) == (min(regret), max(regret))
-
-
-def test_summary_survives_json() -> None:
-    summary = summary_of([0.25, 0.5, 0.75])
-    assert Summary.from_json(summary.to_json()) == summary
-
-
-def test_quantile_of_zero_regrets_is_zero() -> None:
-    assert summary_of([0.0, 0.0, 0.0]).quantile(0.5) == 0
 
 
 @given(where=st.integers(0, 5), cut=st.integers(0, 6))

@@ -52,13 +52,6 @@ def test_a_file_runs_once_until_it_changes(mine: Path) -> None:
     assert load(f"{mine}:Detector").value.answer == 1
 
 
-def test_a_file_named_like_a_known_module_does_not_replace_it(tmp_path: Path) -> None:
-    (tmp_path / "json.py").write_text("def loads():\n    return 7\n")
-    known = sys.modules["json"]
-    assert load(f"{tmp_path / 'json.py'}:loads").value() == 7
-    assert sys.modules["json"] is known
-
-
 def test_a_file_that_fails_leaves_no_module(tmp_path: Path) -> None:
     (tmp_path / "half_made.py").write_text("import nowhere_to_be_found\n")
     with pytest.raises(ValueError, match=r"half_made\.py failed with ModuleNotFoundError: .*nowhere_to_be_found"):

@@ -70,17 +70,6 @@ def test_columns_of_numbers_are_chosen_by_name_and_pattern(name: str, tmp_path: 
         open_embeddings(path, columns=["kind"])
 
 
-def test_width_error_names_the_columns_that_were_taken(tmp_path: Path) -> None:
-    (tmp_path / "rows.csv").write_text("label,f0,f1\n3,0.5,0.5\n")
-    message = r"of 3 features \(columns label, f0, f1\), the head takes 2: .*; --column chooses others$"
-    with pytest.raises(ValueError, match=message):
-        open_embeddings(tmp_path / "rows.csv", 2)
-    many = ",".join(f"f{number}" for number in range(40))
-    (tmp_path / "rows.csv").write_text(f"{many}\n{many.replace('f', '')}\n")
-    with pytest.raises(ValueError, match=r"f5, \.\.\., f36, f37, f38, f39 \(40 in all\)\), the head takes 2"):
-        open_embeddings(tmp_path / "rows.csv", 2)
-
-
 def test_lists_of_another_name_are_named_with_the_option(tmp_path: Path) -> None:
     pq.write_table(pa.table({"vector": FIRST.tolist()}), tmp_path / "rows.parquet")
     with pytest.raises(ValueError, match=r"only vector \(list<.*>\): choose one with --column vector$"):
@@ -88,9 +77,3 @@ def test_lists_of_another_name_are_named_with_the_option(tmp_path: Path) -> None
     np.savez(tmp_path / "rows.npz", train=FIRST, test=SECOND)
     with pytest.raises(ValueError, match="name the one to use 'embedding', or choose it with --column"):
         open_embeddings(tmp_path / "rows.npz")
-
-
-def test_npy_has_no_columns(tmp_path: Path) -> None:
-    np.save(tmp_path / "rows.npy", FIRST)
-    with pytest.raises(ValueError, match="holds one array without a name, got --column a,b: leave it out"):
-        open_embeddings(tmp_path / "rows.npy", columns=["a", "b"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,15 +45,6 @@ def test_numbers_of_either_precision_are_read_back_exactly(dtype: Any, start: in
     np.testing.assert_array_equal(found, rows[start:])
 
 
-def test_float32_written_with_too_many_digits_is_read_as_float32(tmp_path: Path) -> None:
-    np.savetxt(tmp_path / "rows.csv", ROWS.astype(np.float32), delimiter=",", header="f0,f1,f2", comments="")
-    _, found = read_all(tmp_path / "rows.csv")
-    assert found.dtype == np.float32
-    np.testing.assert_array_equal(found, ROWS.astype(np.float32))
-    np.savetxt(tmp_path / "rows.csv", [[1e300, 1.0]], delimiter=",", header="f0,f1", comments="")
-    assert read_all(tmp_path / "rows.csv")[1].tolist() == [[1e300, 1.0]]
-
-
 LAYOUTS: list[dict[str, Any]] = [
     {"delimiter": ";"},
     {"delimiter": "\t"},
@@ -70,18 +60,6 @@ def test_layouts_of_other_programs_are_read(layout: dict[str, Any], tmp_path: Pa
     np.testing.assert_array_equal(read_all(path)[1], ROWS)
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
     np.testing.assert_array_equal(read_all(path)[1], ROWS)
-
-
-def test_id_and_index_are_no_features_and_text_is_left_out(tmp_path: Path) -> None:
-    rows = [["x", 7, *row] for row in ROWS]
-    ids, found = read_all(write(tmp_path / "named.csv", rows, ["kind", "ID", *NAMES]))
-    assert set(ids) == {"7"}
-    np.testing.assert_array_equal(found, ROWS)
-    ids, found = read_all(write(tmp_path / "pandas.csv", [row[1:] for row in rows], ["", "0", "1", "2"]))
-    assert set(ids) == {"7"}
-    np.testing.assert_array_equal(found, ROWS)
-    ids, found = read_all(write(tmp_path / "counted.csv", ROWS, ["0", "1", "2"]))
-    assert ids == list(range(len(ROWS)))
 
 
 @settings(max_examples=40, deadline=None)
@@ -149,32 +127,6 @@ BAD: list[tuple[str, str]] = [
 def test_unreadable_csv_raises_with_line_and_column(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text(text)
     with pytest.raises(ValueError, match=message):
-        list(open_embeddings(tmp_path / "rows.csv").chunks())
-
-
-def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
-    line = ",".join(["0.123456789"] * 20)
-    path = tmp_path / "rows.csv"
-    path.write_text("\n".join([",".join(f"f{number}" for number in range(20)), *[line] * 20_000]))
-    tracemalloc.start()
-    try:
-        rows = sum(len(batch) for _, batch in open_csv(path).read(0, 100))
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert rows == 20_000
-    assert peak < path.stat().st_size / 4
-
-
-def test_suffix_in_capitals_is_read(tmp_path: Path) -> None:
-    write(tmp_path / "ROWS.CSV", ROWS)
-    (chunk,) = open_embeddings(tmp_path / "ROWS.CSV").chunks()
-    np.testing.assert_array_equal(chunk.embeddings, ROWS)
-
-
-def test_other_encodings_are_named(tmp_path: Path) -> None:
-    (tmp_path / "rows.csv").write_bytes("id,f0\na,1\né,2\n".encode("latin-1"))
-    with pytest.raises(ValueError, match=r"line 3 of .* is no UTF-8 text"):
         list(open_embeddings(tmp_path / "rows.csv").chunks())
 
 

@@ -88,17 +88,6 @@ def test_chunks_carry_the_features_of_their_rows(
         np.testing.assert_array_equal(np.concatenate([chunk.features[number] for chunk in chunks]), rows[start:])
 
 
-@pytest.mark.parametrize("wanted", [(), ("block.1",), ("block.1", "stem")])
-def test_layers_are_read_in_the_order_that_is_asked_for(wanted: tuple[str, ...], path: Path) -> None:
-    samples = open_embeddings(path, layers=wanted)
-    assert samples.layer_names == wanted
-    (chunk,) = samples.chunks()
-    assert len(chunk.features) == len(wanted)
-    for name, features in zip(wanted, chunk.features, strict=True):
-        np.testing.assert_array_equal(features, FEATURES[name])
-    np.testing.assert_array_equal(chunk.embeddings, EMBEDDINGS)
-
-
 def test_layer_that_is_not_there_is_named_with_those_that_are(path: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"no features of the layer 'block2'; it has those of stem, block\.1: write"):
         open_embeddings(path, layers=("stem", "block2"))
@@ -110,15 +99,6 @@ def test_layer_that_is_not_there_is_named_with_those_that_are(path: Path, tmp_pa
     assert open_embeddings(tmp_path / "rows.npy").layer_names == ()
     with pytest.raises(ValueError, match=r"rows\.npy has no features of the layer 'stem'; it has those of no layer"):
         open_embeddings(tmp_path / "rows.npy", layers=("stem",))
-
-
-def test_features_of_another_precision_keep_theirs(tmp_path: Path) -> None:
-    features = RNG.normal(size=(ROWS, 2))
-    arrays: dict[str, Any] = {"features.stem": features}
-    np.savez(tmp_path / "rows.npz", embedding=EMBEDDINGS, **arrays)
-    (chunk,) = open_embeddings(tmp_path / "rows.npz").chunks()
-    np.testing.assert_array_equal(chunk.features[0], features)
-    np.testing.assert_array_equal(chunk.embeddings, EMBEDDINGS)
 
 
 def table(**columns: Any) -> Callable[[Path], None]:

@@ -9,8 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pnml import Detector
-from pnml.engines.local import score
 from pnml.io.embeddings import open_embeddings
 from pnml.io.images import open_images
 from pnml.io.score_table import read_scores
@@ -47,28 +45,9 @@ def test_ids_above_the_largest_int64_stay_what_they_are(suffix: str, tmp_path: P
     assert ids_of(open_embeddings(path).reader) == LARGE
 
 
-@pytest.mark.parametrize("kind", [pa.uint8(), pa.uint32(), pa.int16(), pa.int64()])
-def test_other_integers_stay_what_they_are(kind: pa.DataType, tmp_path: Path) -> None:
-    path = write(tmp_path / "rows.parquet", [3, 1, 2, 100], kind)
-    assert ids_of(open_embeddings(path).reader) == [3, 1, 2, 100]
-
-
-@pytest.mark.parametrize("out", ["scores.csv", "scores.parquet"])
-def test_ids_above_the_largest_int64_are_in_the_table_of_scores(out: str, tmp_path: Path) -> None:
-    path = write(tmp_path / "rows.parquet", np.array(LARGE, dtype=np.uint64), pa.uint64())
-    rng = np.random.default_rng(1)
-    detector = Detector(rng.standard_normal((2, 3))).fit(rng.standard_normal((40, 3)))
-    score(open_embeddings(path), detector, tmp_path / out, progress=False)
-    assert read_scores(tmp_path / out)["id"].tolist() == [str(name) for name in LARGE]
-
-
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
 def test_bytes_of_parquet_become_text(kind: pa.DataType, tmp_path: Path) -> None:
     assert ids_of(open_embeddings(write(tmp_path / "rows.parquet", BYTES, kind)).reader) == TEXTS
-
-
-def test_bytes_of_npz_become_text(tmp_path: Path) -> None:
-    assert ids_of(open_embeddings(write(tmp_path / "rows.npz", BYTES)).reader) == TEXTS
 
 
 def test_bytes_are_ids_of_images_too(tmp_path: Path) -> None:

@@ -30,9 +30,3 @@ def test_runs_that_end_and_begin_at_the_same_time_get_the_lock_or_are_refused(tm
         counts = list(pool.map(lock_often, range(4)))
     assert sum(counts) > 0
     assert not folder.exists()
-
-
-def test_a_folder_with_files_stays(tmp_path: Path) -> None:
-    with lock_folder(tmp_path / "kept"):
-        (tmp_path / "kept" / "part.npz").touch()
-    assert [file.name for file in (tmp_path / "kept").iterdir()] == ["part.npz"]

@@ -20,7 +20,7 @@ THRESHOLD = calibrate(np.arange(1.0, 100), predictions=np.arange(99) % 3)
 
 @pytest.fixture
 def monitor() -> Monitor:
-    return Monitor(SimpleNamespace(threshold=THRESHOLD, layer_names=("conv1", "embedding")))
+    return Monitor(SimpleNamespace(threshold=THRESHOLD, watched_names=("conv1", "embedding")))
 
 
 def test_layers_are_found_by_their_names(monitor: Monitor, tmp_path: Path) -> None:
@@ -30,15 +30,6 @@ def test_layers_are_found_by_their_names(monitor: Monitor, tmp_path: Path) -> No
     take_in(monitor, tmp_path / "scores.csv")
     assert monitor.count == 4
     assert monitor.periods[0].layer_flagged.tolist() == [1, 2, 1]
-
-
-def test_a_table_with_the_p_values_of_the_calibration_is_taken_in(monitor: Monitor, tmp_path: Path) -> None:
-    regret = np.array([3.5, 50.0, 98.5])
-    p_values = THRESHOLD.p_value(regret).astype(np.float32)
-    rows = "".join(f"{row},0,{one},{p}\n" for row, (one, p) in enumerate(zip(regret, p_values, strict=True)))
-    (tmp_path / "scores.csv").write_text(f"id,prediction,regret,p_value\n{rows}")
-    take_in(monitor, tmp_path / "scores.csv")
-    assert monitor.periods[0].class_samples.tolist() == [3, 0, 0]
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import logging
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pytest
 
-from pnml.io.part import Part
-from pnml.io.store import PartStore
+from pnml.io.store import Part, PartStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -123,16 +120,6 @@ def test_restart_deletes_only_parts_that_the_manifest_lists(file_format: Format,
     assert (tmp_path / "outside.npz").exists()
 
 
-def test_part_that_lacks_rows_is_read_as_absent(
-    file_format: Format, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    store = PartStore(tmp_path, file_format)
-    store.write(0, 4, PART)
-    with caplog.at_level(logging.WARNING, "pnml"):
-        assert store.read(0, 4) is None
-    assert "does not hold all its rows" in caplog.text
-
-
 def test_check_complete_notices_lost_parts_and_other_runs(file_format: Format, tmp_path: Path) -> None:
     store = PartStore(tmp_path, file_format)
     store.begin(MANIFEST, RANGES)
@@ -165,52 +152,6 @@ def test_begin_refuses_a_folder_of_other_files(restart: bool, file_format: Forma
     with pytest.raises(ValueError, match=r"thesis\.tex is a file: expected a folder"):
         PartStore(tmp_path / "thesis.tex", file_format).begin(MANIFEST, RANGES, restart=restart)
     assert names(tmp_path) == ["thesis.tex"]
-
-
-def test_begin_ignores_a_manifest_that_was_not_finished(file_format: Format, tmp_path: Path) -> None:
-    (tmp_path / "._manifest.json.1.partial").write_text("{")
-    PartStore(tmp_path, file_format).begin(MANIFEST, RANGES)
-    assert json.loads((tmp_path / "_manifest.json").read_text())["work"] == MANIFEST
-
-
-@pytest.mark.parametrize("kept", [0, 10, 300])
-def test_truncated_part_is_logged_and_read_as_absent(
-    kept: int, file_format: Format, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    store = PartStore(tmp_path, file_format)
-    store.write(0, 3, PART)
-    (path,) = tmp_path.iterdir()
-    path.write_bytes(path.read_bytes()[:kept])
-    with caplog.at_level(logging.WARNING, "pnml"):
-        assert store.read(0, 3) is None
-    assert f"{path.name} in {tmp_path} is damaged" in caplog.text
-
-
-def test_full_disk_leaves_no_partial_file(file_format: Format, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = PartStore(tmp_path, file_format)
-    store.begin(MANIFEST, RANGES)
-
-    def write_bytes(path: Path, data: Any) -> None:
-        with path.open("wb") as file:
-            file.write(memoryview(data)[:7])
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("pathlib.Path.write_bytes", write_bytes)
-    with pytest.raises(OSError, match="No space left"):
-        store.write(0, 3, PART)
-    assert names(tmp_path) == ["_manifest.json"]
-
-
-def test_delete_leftovers_deletes_partial_files_only(file_format: Format, tmp_path: Path) -> None:
-    store = PartStore(tmp_path, file_format)
-    store.begin(MANIFEST, RANGES)
-    store.write(0, 3, PART)
-    before = names(tmp_path)
-    (tmp_path / f".rows-000000000003-000000000006.{file_format}.123.partial").write_bytes(b"half")
-    store.delete_leftovers()
-    assert names(tmp_path) == before
-    store.delete_all()
-    assert names(tmp_path) == []
 
 
 def test_file_uri_is_a_local_folder(file_format: Format, tmp_path: Path) -> None:

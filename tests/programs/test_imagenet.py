@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from importlib import import_module
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-ROOT = Path(__file__).parents[2]
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture
@@ -80,19 +80,6 @@ def test_weights_are_read_across_the_ends_of_shards(program: Any, tmp_path: Path
 
 
 @pytest.mark.parametrize("program", ["imagenet_resnet"], indirect=True)
-def test_shards_of_another_length_or_type_are_refused(program: Any, tmp_path: Path) -> None:
-    write_model(tmp_path, {"a": np.zeros(5)}, shards=1)
-    with (tmp_path / "group1-shard1of1.bin").open("ab") as file:
-        file.write(b"\0\0\0\0")
-    with pytest.raises(ValueError, match=r"expected 20 bytes in the shards .* got 24: copy them again"):
-        program.read_weights(tmp_path)
-    model = tmp_path / "model.json"
-    model.write_text(model.read_text(encoding="utf-8").replace("float32", "uint8"), encoding="utf-8")
-    with pytest.raises(ValueError, match="expected float32"):
-        program.read_weights(tmp_path)
-
-
-@pytest.mark.parametrize("program", ["imagenet_resnet"], indirect=True)
 @pytest.mark.parametrize(("inputs", "stride", "first"), [(3, 2, True), (3, 1, True), (8, 1, False)])
 def test_a_block_is_its_three_convolutions_and_its_input(
     program: Any, inputs: int, stride: int, *, first: bool
@@ -149,24 +136,3 @@ def test_the_middle_of_a_picture_is_taken_in_the_size_of_the_network(program: An
     )
     for channel, value in zip(found, expected, strict=True):
         np.testing.assert_allclose(channel.numpy(), value, rtol=1e-5)
-
-
-@pytest.mark.parametrize("program", ["imagenet"], indirect=True)
-def test_every_network_has_five_folds(program: Any, tmp_path: Path) -> None:
-    names = list(program.tasks(tmp_path))
-    assert len(names) == 20
-    assert names[4:6] == ["lite0/4", "lite1/0"]
-    assert names[-1] == "resnet50/4"
-
-
-@pytest.mark.parametrize("program", ["all_classes"], indirect=True)
-def test_all_classes_at_once_have_the_distances_of_the_package(program: Any) -> None:
-    from pytorch_ood.detector import RMD, Mahalanobis
-
-    generator = torch.Generator().manual_seed(0)
-    labels = torch.arange(60) % 5
-    rows, others = torch.randn(60, 4, generator=generator) + labels[:, None], torch.randn(9, 4, generator=generator)
-    for kind, function in ((Mahalanobis, program.densities), (RMD, program.distances)):
-        detector = kind(None).fit_features(rows, labels)
-        expected = detector._calc_gaussian_scores(others).double()
-        torch.testing.assert_close(function(detector, others), expected, rtol=1e-4, atol=1e-4)

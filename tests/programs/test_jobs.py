@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -34,23 +32,6 @@ def test_scheduler_runs_what_is_ready_and_nothing_twice(tmp_path: Path) -> None:
         assert program.Scheduler(work(), tmp_path, trainings=1, benches=1).run() == ["bad", "never"]
         assert log.read_text() == expected
     assert "2 of 4 jobs done" in program.status(work(), tmp_path)
-
-
-def test_scheduler_waits_for_weights_of_another_program(tmp_path: Path) -> None:
-    weights = tmp_path / "weights.safetensors"
-    scheduler = program.Scheduler(
-        [program.Job("bench", ["-c", "pass"], 0, weights)], tmp_path, trainings=1, benches=1, wait=True
-    )
-
-    def write() -> None:
-        time.sleep(1.2)  # the scheduler has looked in vain by then, or it has not: both end the same
-        weights.touch()
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    assert scheduler.run() == []
-    thread.join()
-    assert (tmp_path / "done" / "bench").exists()
 
 
 def test_results_of_all_jobs_are_collected(tmp_path: Path) -> None:

@@ -66,12 +66,6 @@ def test_a_large_difference_gets_its_experiment_or_is_not_known(
     assert f"| 1       | {cause}" in page_paper.summary_of_differences(results, tmp_path)
 
 
-def test_networks_trained_anew_are_said_to_be_others(tmp_path: Path) -> None:
-    results = [result("baseline", 99.0, None, study="retrained", model="resnet-34")]
-    causes = {one.cause for one in page_paper.differences(results, tmp_path)}
-    assert causes == {"not known; the network is another training"}
-
-
 def test_boards_have_the_best_peers_and_means_with_errors() -> None:
     def board(ind: str, **aurocs: float) -> list[Result]:
         some = evaluate([1, 2], [3, 4])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -49,16 +47,6 @@ def test_jobs_have_names_of_their_own_and_need_weights_that_others_write(jobs: l
     written = {Path(option(job, "--out")) for job in jobs if job.trains}
     assert {job.needs for job in jobs if job.needs is not None} <= written
     assert [job.urgency for job in jobs] == sorted(job.urgency for job in jobs)
-
-
-def test_program_lists_its_commands() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", program.__name__, "--list", "--only", "peers_*"],
-        capture_output=True,
-        check=True,
-        cwd=Path(__file__).parents[2],
-    )
-    assert len(done.stdout.splitlines()) == 8
 
 
 def test_trainings_are_noted_by_the_name_that_results_have(tmp_path: Path) -> None:

@@ -63,12 +63,6 @@ def test_near_set_is_left_out_where_it_is_absent(tmp_path: Path, data: Path) -> 
     assert option(tiny, "--ood").split(",") == list(program.TINY_FAR)
 
 
-def test_epochs_are_those_of_the_networks_named(tmp_path: Path) -> None:
-    jobs = planned(tmp_path, epochs=("vit-*=7",))
-    named = {job.name for job in jobs if "--epochs" in job.words}
-    assert named == {f"train_vit-small_tinyimagenet_seed-{seed}" for seed in (0, 1, 2)}
-
-
 def result(study: str, model: str, ind: str, ood: str, auroc: float, *, method: str = "knn") -> Result:
     return Result(
         model=model,
@@ -81,46 +75,6 @@ def result(study: str, model: str, ind: str, ood: str, auroc: float, *, method: 
         accuracy=50.0,
         settings={"notes": {"ood": "1,200 of the 5,640 published images"}} if ood == "textures" else {},
     )
-
-
-def test_pages_say_what_is_not_measured_yet() -> None:
-    assert pages.openood([]) == pages.NOT_YET
-    assert pages.tinyimagenet([]).count(pages.NOT_YET) == 2
-
-
-def test_table_of_tinyimagenet_has_seeds_and_numbers_of_pictures() -> None:
-    sets = ("imagenet-others", *program.TINY_FAR)
-    made = [
-        result(program.tiny_study(seed), "resnet-18-small", "tinyimagenet", ood, 70.0 + 10 * seed)
-        for seed in (0, 1)
-        for ood in sets
-    ]
-    text = pages.tinyimagenet(made)
-    assert "Near: ImageNet's other classes. Far: SVHN, Textures, iSUN, Uniform, Gaussian." in text
-    assert "mean and standard deviation over 2 seeds; test accuracy 50.0%" in " ".join(text.split())
-    assert f"75.00 ± {np.std([70, 80], ddof=1):.2f}" in text
-    assert "Textures 1,200 of the 5,640 published images" in " ".join(text.split())
-    assert text.endswith(pages.NOT_YET)  # the transformer
-    assert "one seed" in pages.tinyimagenet(made[: len(sets)])
-
-
-def test_what_is_measured_of_openood_is_shown() -> None:
-    made = [result(openood.study(1), openood.MODEL, "cifar100", ood, 80.0) for ood in ("cifar10", "svhn")]
-    text = pages.openood(made)
-    assert "### CIFAR-100\n\nNear: CIFAR-10. Far: SVHN. One network of the protocol's 3, in percent." in text
-    assert text.endswith(f"### CIFAR-10\n\n{pages.NOT_YET}")
-
-
-def test_tables_of_openood_have_both_sets() -> None:
-    made = [
-        result(openood.study(seed), openood.MODEL, ind, ood, 80.0)
-        for seed in openood.SEEDS
-        for ind, other in (("cifar10", "cifar100"), ("cifar100", "cifar10"))
-        for ood in (other, "tinyimagenet", *openood.FAR)
-    ]
-    text = pages.openood(made)
-    assert text.count("| 80.00 ± 0.00 ") >= 4
-    assert "CIFAR-100: test accuracy 50.0%; pictures: CIFAR-10 1,200, TinyImageNet 1,200" in text
 
 
 def test_summary_has_the_place_among_methods_that_need_no_ood_data() -> None:

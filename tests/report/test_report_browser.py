@@ -288,17 +288,6 @@ def test_readouts_are_correct(window: Page, paths: dict[str, Path]) -> None:
         assert start in read(page, "rates", "Home")
 
 
-def test_changes_and_parts_are_marked_at_their_samples(window: Page, paths: dict[str, Path]) -> None:
-    with opened(window, paths["changed"]) as page:
-        edge, width = page.evaluate("EDGE"), float(page.locator("#rates svg").get_attribute("width") or "nan")
-        for selector, at in ((".since", "data.since"), (".part >> nth=1", "700")):
-            line = float(page.locator(f"#rates {selector}").get_attribute("x1") or "nan")
-            share = (line - edge["left"]) / (width - edge["left"] - edge["right"])
-            assert share == pytest.approx(page.evaluate(f"{at} / data.count"), abs=1e-3)
-    with opened(window, paths["quiet"]) as page:
-        assert page.locator(".since, .part").count() == 0
-
-
 def test_answers_and_downloads_are_of_the_selected_and_the_known_set(
     window: Page, paths: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -327,15 +316,6 @@ def test_answers_and_downloads_are_of_the_selected_and_the_known_set(
         assert [row["id"] for row in csv.DictReader(file)] == [f"strange-{number}.png" for number in order]
 
 
-def test_counts_of_an_unlabelled_set_follow_the_threshold(window: Page, paths: dict[str, Path]) -> None:
-    with opened(window, paths["unlabelled"]) as page:
-        page.locator("#threshold").focus()
-        page.keyboard.press("PageDown")
-        flagged = int((unlabelled().sets[0].regret > page.evaluate("data.grid[state.step]")).sum())
-        assert text_of(page, "[data-count=flagged] .value") == str(flagged)
-        assert text_of(page, "[data-count=kept] .value") == str(90 - flagged)
-
-
 def test_depths_follow_the_threshold_and_the_selected_set(window: Page, paths: dict[str, Path]) -> None:
     report = layered()
     with opened(window, paths["layered"]) as page:
@@ -352,15 +332,6 @@ def test_depths_follow_the_threshold_and_the_selected_set(window: Page, paths: d
         totals = [page.locator(f"[data-total='{kind}']").inner_text() for kind in ("early", "late", "lengths")]
         assert sum(float(total.split("%")[0]) for total in totals) == pytest.approx(100, abs=0.16)
         assert page.locator(".sample .away:visible").count() == page.locator(".sample.is-flagged:visible").count()
-
-
-def test_controls_are_reachable_by_tab(window: Page, paths: dict[str, Path]) -> None:
-    with opened(window, paths["comparison"]) as page:
-        reached = set()
-        for _ in range(30):
-            page.keyboard.press("Tab")
-            reached.add(page.evaluate("document.activeElement.id || document.activeElement.name"))
-        assert {"set", "histogram", "threshold", "roc", "spectrum"} <= reached
 
 
 def test_pages_without_javascript_have_answers_tables_and_images(window: Page, paths: dict[str, Path]) -> None:

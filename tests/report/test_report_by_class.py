@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pnml.core.calibration import calibrate
 from pnml.core.detector import Detector
 from pnml.io.scores import score_writer
-from pnml.report.by_class import MOST_CLASSES, class_table
+from pnml.report.by_class import class_table
 from pnml.report.page import render
 from pnml.report.scored import report_of_scores
 
@@ -36,30 +35,6 @@ def test_rates_and_intervals_are_those_of_the_decisions() -> None:
         assert row[2:4] == (str(mine.sum()), str(len(mine)))
         low, high = stats.binomtest(int(mine.sum()), len(mine)).proportion_ci(0.95)
         assert row[4] == f"{low:.1%} to {high:.1%}"
-
-
-def test_of_many_classes_the_most_flagged_are_shown() -> None:
-    prediction = np.repeat(np.arange(100), 50)
-    is_ood = np.tile(np.arange(50), 100) < np.repeat(np.arange(100) % 51, 50)
-    table = class_table(prediction, is_ood)
-    assert len(table.rows) == MOST_CLASSES
-    assert f"the {MOST_CLASSES} most flagged of 100" in table.title
-    rates = [is_ood[prediction == number].mean() for number in range(100)]
-    shown = [int(str(row[0])) for row in table.rows]
-    assert min(rates[number] for number in shown) >= sorted(rates)[-MOST_CLASSES]
-
-
-def test_calibration_intervals_stand_beside_the_rates() -> None:
-    classes = np.repeat([0, 1], [60, 10])
-    with pytest.warns(UserWarning, match="1 of 2 predicted classes"):
-        threshold = calibrate(np.arange(70.0), predictions=classes, by="prediction")
-    table = class_table(np.array([0, 1, 2]), np.array([True, False, False]), threshold=threshold)
-    low, high = stats.beta(3, 58).interval(0.95)
-    assert [row[-1] for row in table.rows] == [
-        f"{low:.1%} to {high:.1%}, guaranteed",
-        f"{stats.beta.ppf(0.025, 2, 9):.1%} to {stats.beta.ppf(0.975, 3, 8):.1%}, measured",
-        "unknown",
-    ]
 
 
 def scored(folder: Path, by: By | None) -> tuple[Detector, dict[str, Any]]:
@@ -97,9 +72,3 @@ def test_decisions_by_class_are_not_taken_for_one_threshold(tmp_path: Path) -> N
     report = report_of_scores(tmp_path / "scores.csv")
     assert report.threshold is None
     assert page_data_of(render(report))["origin"] == "flags 5% of all samples"
-
-
-def test_tables_without_decisions_have_no_classes(tmp_path: Path) -> None:
-    (tmp_path / "scores.csv").write_text("id,prediction,regret\na,0,0.5\n", encoding="utf-8")
-    report = report_of_scores(tmp_path / "scores.csv")
-    assert "Flagged by predicted class" not in render(report)

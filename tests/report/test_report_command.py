@@ -65,30 +65,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "new"
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_read_scores_returns_what_was_written(
-    tmp_path: Path, table: dict[str, np.ndarray[Any, Any]], suffix: str
-) -> None:
-    path = tmp_path / f"scores{suffix}"
-    score_writer(path)(path, [{name: column[:25] for name, column in table.items()}])
-    found = read_scores(path)
-    assert found.keys() == table.keys()
-    for name, column in found.items():
-        np.testing.assert_array_equal(column, table[name][:25])
-
-
-@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_decisions_may_be_written_as_other_programs_do(tmp_path: Path, suffix: str) -> None:
-    pandas = pytest.importorskip("pandas")
-    table = pandas.DataFrame({"id": ["a", "b"], "regret": [0.5, 0.25], "is_ood": [True, False]})
-    path = tmp_path / f"scores{suffix}"
-    (table.to_csv if suffix == ".csv" else table.astype({"is_ood": str}).to_parquet)(path, index=False)
-    assert read_scores(path)["is_ood"].tolist() == [True, False]
-    if suffix == ".csv":
-        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())  # as Excel begins a file
-        assert read_scores(path)["id"].tolist() == ["a", "b"]
-
-
 @pytest.mark.parametrize("decision", ["", "1", "maybe"])
 def test_what_is_no_decision_is_refused(tmp_path: Path, decision: str) -> None:
     (tmp_path / "scores.csv").write_text(f"id,regret,is_ood\na,0.5,{decision}\n")
@@ -133,19 +109,6 @@ def test_report_of_scored_folder_with_images_and_detector(
     assert f"<b>{['ant', 'bee', 'cat'][table['prediction'][best]]}</b> {100 * table['probability'][best]:.1f}%" in page
 
 
-@pytest.mark.parametrize("which", ["some", "all", "none"])
-def test_report_of_scores_alone_keeps_the_decisions_of_the_table(
-    tmp_path: Path, table: dict[str, np.ndarray[Any, Any]], which: str
-) -> None:
-    decisions = {"some": table["is_ood"], "all": table["is_ood"] | True, "none": table["is_ood"] & False}[which]
-    path = written(tmp_path / "scores.parquet", {**table, "is_ood": decisions})
-    _, page = paged(path, out=tmp_path / "report.html")
-    data = page_data_of(page)
-    (one,) = data["sets"]
-    assert one["count"] - one["kept"][data["start"]] == decisions.sum()
-    assert data["origin"] == "calibrated"
-
-
 def test_report_says_what_the_calibration_lets_expect(
     tmp_path: Path, table: dict[str, np.ndarray[Any, Any]], detector: Detector
 ) -> None:
@@ -176,25 +139,6 @@ def test_detector_that_decides_otherwise_is_refused(
     assert "was not decided by the threshold of" in said
     assert "is flagged in the table. Pass the detector that it was scored with, score again, or leave out" in said
     assert not (tmp_path / "report.html").exists()
-
-
-def test_regret_at_the_threshold_may_be_rounded(tmp_path: Path, detector: Detector) -> None:
-    assert detector.threshold is not None
-    value = np.float32(detector.threshold.value)
-    table = {"id": ["a", "b"], "regret": [value, value], "is_ood": [True, False]}
-    scores = written(tmp_path / "scores.csv", {name: np.array(column) for name, column in table.items()})
-    detector.save(tmp_path / "detector.safetensors")
-    paged(scores, "--detector", tmp_path / "detector.safetensors", out=tmp_path / "report.html")
-
-
-def test_default_threshold_keeps_95_percent(tmp_path: Path) -> None:
-    path = tmp_path / "scores.csv"
-    path.write_text("id,regret\n" + "".join(f"{n},{n / 100}\n" for n in range(100)), encoding="utf-8")
-    done, page = paged(path, out=tmp_path / "report.html")
-    for said in (done.stdout, page):
-        assert "No threshold is set. The first one on the page flags 5% of these samples" in said
-    assert page_data_of(page)["grid"][page_data_of(page)["start"]] == 0.94
-    assert 'class="prediction"' not in page
 
 
 def test_images_in_parquet_are_found_by_row_number(tmp_path: Path) -> None:
@@ -263,7 +207,3 @@ def test_command_of_the_guide_runs(
     done = call(*command.split())
     assert done.exit_code == 0, done.output
     assert Path("new.html").stat().st_size > 10_000
-
-
-def test_help_contains_an_example() -> None:
-    assert "pnml report scores.csv" in call("--help").stdout

@@ -11,11 +11,11 @@ import pytest
 
 from pnml import Detector
 from pnml.io.scores import score_writer
-from pnml.report import Report, ScoredSet
+from pnml.report import Report
 from pnml.report.page import render
 from pnml.report.scored import report_of_scores
 
-from .factories import LAYERS, comparison, layered, page_data_of, scored, unlabelled
+from .factories import LAYERS, layered, page_data_of, scored
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,21 +61,6 @@ def test_every_sample_shows_the_shares_of_its_layers_from_input_to_output() -> N
     assert unescape(labels[36]) == f"Shares of the layers, from input to output: {', '.join(words)}"
     heights = re.findall(r'height="([\d.]+)"><title>', page)[36 * 6 : 37 * 6]
     np.testing.assert_allclose((np.array(heights, dtype=float) - 2) / 26, shares, atol=1e-3)
-
-
-def test_strangest_layer_is_named_and_whether_it_is_early() -> None:
-    leverage = np.array([[3.0, 0, 0, 1, 0], [7.0, 5, 0, 0, 0]])
-    one = ScoredSet(name="two", role="unlabelled", regret=[0.1, 0.9], leverage=leverage, strangest=[0, 1])  # type: ignore[arg-type]
-    page = render(Report(title="", facts={}, sets=(one,), layer_names=("a", "b", "c", "d")))
-    assert re.findall(r'<span class="away">(.*?)</span>', page) == ["early: a", "late: embedding"]
-
-
-@pytest.mark.parametrize("report", [comparison(), unlabelled(), unlabelled(layer_names=LAYERS)])
-def test_page_without_layers_says_nothing_about_them(report: Report) -> None:
-    page = render(report)
-    for part in ('id="depths-title"', '<svg class="shares"', "Leverage"):
-        assert part not in page
-    assert all("flaggedBy" not in one for one in page_data_of(page)["sets"])
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pnml.report import Report, ScoredSet
-from pnml.report.flagged import MOST, SHOWN, flagged_rows
 from pnml.report.page import render
 
 from .factories import NASTY, calibrated
@@ -70,26 +69,3 @@ def test_hostile_ids_are_text_everywhere() -> None:
     assert page.count("<script") == 2
     (rows,) = downloads(page)
     assert [row["id"] for row in rows] == ["'=HYPERLINK(1)", *hostile[2::-1]]
-
-
-def test_large_sets_give_the_strangest() -> None:
-    regret = np.random.default_rng(0).permutation(MOST + 50) + 1.0
-    page = page_of([str(number) for number in range(len(regret))], regret)
-    (rows,) = downloads(page)
-    assert [int(row["id"]) for row in rows] == np.argsort(-regret)[:MOST].tolist()
-    assert f"the {MOST:,} strangest of {MOST + 50:,}" in page
-    assert page.count('<tr><th scope="row">') == SHOWN
-
-
-def test_ties_keep_the_order_of_the_samples() -> None:
-    assert flagged_rows(np.array([1.0, 2.0, 1.0, 2.0]), np.array([True, True, True, True])).tolist() == [1, 3, 0, 2]
-
-
-def test_nothing_to_download_where_nothing_is_flagged_or_named() -> None:
-    quiet = page_of(["a", "b"], np.array([0.1, 0.2]))
-    assert "No sample is flagged." in quiet
-    assert "download=" not in quiet
-    assert 'id="flagged-title"' not in page_of(None, [0.9])
-    assert 'id="flagged-title"' not in page_of(["a"], threshold=None)
-    (rows,) = downloads(page_of(["a", "b", "c"], is_ood=[True, False, False]))
-    assert [row["id"] for row in rows] == ["a"], "decisions of the table count"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pnml.core.calibration import calibrate
-from pnml.report import ScoredSet, Table
+from pnml.report import ScoredSet
 
 from .factories import comparison, numbered_images, scored
 
@@ -54,8 +54,3 @@ def test_invalid_scored_set_raises(wrong: dict[str, Any], message: str) -> None:
 def test_invalid_report_raises(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         comparison(**wrong)
-
-
-def test_table_with_short_row_raises() -> None:
-    with pytest.raises(ValueError, match="row 1 of table 'T' has 1 entries: expected 2"):
-        Table(title="T", columns=("a", "b"), rows=(("x", 1.0), ("y",)))

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from PIL import Image
 from sklearn.metrics import auc, roc_auc_score, roc_curve
 
-from pnml.report import Report, ScoredSet, Table, write_report
+from pnml.report import Report, ScoredSet, Table
 from pnml.report.monitored import render_monitor
 from pnml.report.page import render
 from pnml.report.page_data import BINS, P_BINS, STEPS
-from pnml.report.thumbnails import GALLERY, extremes
+from pnml.report.thumbnails import GALLERY
 
-from .factories import NASTY, calibrated, changed, comparison, page_data_of, scored, unlabelled
+from .factories import NASTY, calibrated, changed, comparison, page_data_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,12 +119,6 @@ def test_headings_are_ordered_ids_unique_and_language_set(hostile: str) -> None:
     assert len(ids) == len(set(ids))
 
 
-def test_write_report_makes_folders(tmp_path: Path) -> None:
-    target = tmp_path / "new" / "folder" / "report.html"
-    assert write_report(comparison(), target) == target
-    assert target.read_text(encoding="utf-8").endswith("</html>\n")
-
-
 def test_metrics_and_curves_agree_with_scikit_learn(text: str) -> None:
     page = page_data_of(text)
     ind, *others = comparison().sets
@@ -173,59 +167,6 @@ def test_counts_are_exact_at_every_threshold() -> None:
         assert data["pBins"] == expected
 
 
-def test_given_p_values_and_decisions_need_no_calibration() -> None:
-    one = scored("new", "unlabelled", -1, 3, 0, p_value=[0.05, 0.15, 1.0], is_ood=[True, False, False])
-    page = render(Report(title="", facts={}, sets=(one,)))
-    data = page_data_of(page)
-    assert data["calibration"] is None
-    assert [number for number, count in enumerate(data["sets"][0]["pBins"]) if count] == [0, 2, 19]
-    assert 'id="pvalues"' in page
-    assert "33.3% flagged." in page
-
-
-@pytest.mark.parametrize(
-    ("report", "words"), [(calibrated(), ["Regret", "p-value", "TNR"]), (unlabelled(), ["Regret"])]
-)
-def test_words_are_explained_in_one_line_with_links(report: Report, words: list[str]) -> None:
-    page = render(report)
-    lines = re.findall(r'<li><b>(.*?)</b>: .*? <a href="#(.*?)">More</a></li>', page)
-    assert [name for name, _ in lines] == words
-    assert all(f'<div id="{anchor}"><dt>{name}</dt>' in page for name, anchor in lines)
-
-
-@pytest.mark.parametrize(
-    ("report", "origin"),
-    [
-        (comparison(), "flags 5% of known"),
-        (comparison(threshold=0.123), "calibrated"),
-        (unlabelled(), "flags 5% of all samples"),
-    ],
-)
-def test_initial_threshold(report: Report, origin: str) -> None:
-    page = page_data_of(render(report))
-    start, regret = page["grid"][page["start"]], (report.ind_set or report.sets[0]).regret
-    assert page["origin"] == origin
-    assert start == report.threshold or (regret <= start).mean() >= 0.95 > (regret < start).mean()
-
-
-@pytest.mark.parametrize("regret", [[0.0], [0.7], [0.0, 0.7], [1e-300, 1.0], [2.0, 2.0, 2.0]])
-def test_bins_are_valid_for_scores_without_spread(regret: list[float]) -> None:
-    one = ScoredSet(name="a", role="in", regret=np.array(regret))
-    page = page_data_of(render(Report(title="", facts={}, sets=(one,))))
-    edges = np.asarray(page["edges"])
-    assert (np.diff(edges) > 0).all()
-    assert edges[0] > 0
-    assert edges[-1] >= max(regret)
-    assert sum(page["sets"][0]["bins"]) == len(regret)
-
-
-def test_missing_baseline_is_displayed_as_dash() -> None:
-    sets = scored("in", "in", -3, 20, 0), scored("out", "out", 0, 20, 1, baseline=None)
-    page = render(comparison(sets=sets, tables=()))
-    assert page_data_of(page)["sets"][1]["metrics"]["baseline"] is None
-    assert page.count("–</td>") == 3
-
-
 def test_best_value_of_a_group_is_bold_after_rounding_and_charted() -> None:
     table = Table(
         title="T",
@@ -272,16 +213,6 @@ def decoded(card: str) -> np.ndarray[Any, Any]:
         return np.asarray(image)
 
 
-@given(st.lists(st.floats(0, 2), min_size=1, max_size=60), st.integers(1, 20))
-def test_extremes_are_disjoint_and_extreme(regret: list[float], count: int) -> None:
-    most, least = extremes(np.asarray(regret), count)
-    assert not set(most) & set(least)
-    assert len(most) + len(least) == min(len(regret), 2 * count)
-    for row in set(range(len(regret))) - set(most) - set(least):
-        assert all(regret[one] <= regret[row] for one in most)
-        assert all(regret[one] >= regret[row] for one in least)
-
-
 def test_images_are_read_from_paths_with_placeholder_for_broken_files(tmp_path: Path) -> None:
     files = [tmp_path / f"{number}.png" for number in range(3)]
     Image.fromarray(np.zeros((300, 400, 3), dtype=np.uint8)).save(files[0])
@@ -296,29 +227,3 @@ def test_images_are_read_from_paths_with_placeholder_for_broken_files(tmp_path: 
     assert "<img" not in bare
     assert "no image" not in bare
     assert 'title="b">b</span>' in bare
-
-
-def test_page_size_does_not_depend_on_the_number_of_samples() -> None:
-    rng = np.random.default_rng(0)
-    sets = tuple(
-        ScoredSet(name=role, role=role, regret=rng.exponential(1, 200_000), baseline=rng.random(200_000))
-        for role in ("in", "out")
-    )
-    report = Report(title="", facts={}, sets=sets, spectrum=np.geomspace(1, 1e-9, 4096))
-    assert len(render(report)) < 120_000
-
-
-def test_spectrum_contains_eigenvalues_above_rounding_error(text: str) -> None:
-    spectrum = page_data_of(text)["spectrum"]
-    assert (spectrum["rank"], spectrum["count"]) == (60, 64)
-    assert spectrum["index"] == list(range(1, 61))
-    assert spectrum["value"] == pytest.approx(np.geomspace(1, 1e-9, 60), rel=1e-3)
-
-
-def test_unlabelled_set_has_counts_instead_of_metrics() -> None:
-    page = render(unlabelled())
-    assert "AUROC" not in page.split("<script")[0]
-    assert 'data-count="flagged"' in page
-    assert "roc" not in page_data_of(page)["sets"][0]
-    assert 'id="roc"' not in page
-    assert 'id="spectrum"' not in page

@@ -78,7 +78,8 @@ class Layout:
     def norms(self, rows: Array) -> tuple[Array, Array]:
         """Return the norms of embedding and features of rows, (n, 1 + features), and what to divide these by."""
         if type(rows) is np.ndarray and rows.dtype.itemsize >= 4:  # in few calls, which matters for one row
-            norms = np.sqrt(side_by_side([squares(rows[:, start:stop]) for start, stop in self.spans]))
+            with np.errstate(all="ignore"):
+                norms = np.sqrt(side_by_side([squares(rows[:, start:stop]) for start, stop in self.spans]))
             if have_safe_squares(norms):
                 return norms, norms
         pairs = [norms_and_divisors(rows[:, start:stop]) for start, stop in self.spans]

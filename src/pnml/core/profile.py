@@ -6,7 +6,7 @@ input, of the layers' lengths) are compared with those of training rows, each le
 far the logarithm of a leverage is above the median, in standard deviations, 0 if it is below, and R the correlation of
 these logarithms, ::
 
-    s = zᵀR⁻¹z / (its 95 % quantile) + mean(z) / (its 95 % quantile)
+    s = zᵀR⁻¹z / (its 90 % quantile) + mean(z) / (its 90 % quantile)
 
 The first term sees a layer that stands out of the others, the second that all layers are strange at once. Only the
 *excess* of s over its 90 % quantile is added to the leverage, so that samples like the training set keep the regret of

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 import hashlib
-import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -51,12 +50,6 @@ def test_download_writes_file_and_shows_progress(
     assert "the thing" in err
 
 
-def test_download_without_content_length(server: FileServer, tmp_path: Path) -> None:
-    server.sends_length = False
-    download(url(server), tmp_path / "file", sha256=SHA256, what="it")
-    assert (tmp_path / "file").read_bytes() == CONTENT
-
-
 def test_existing_file_is_verified_and_kept(server: FileServer, tmp_path: Path) -> None:
     target = tmp_path / "file"
     target.write_bytes(CONTENT)
@@ -98,25 +91,6 @@ def test_server_without_ranges_restarts(server: FileServer, tmp_path: Path) -> N
     assert ranges(server) == ["bytes=1000-"]
 
 
-@pytest.mark.parametrize("sends_size", [True, False])
-def test_complete_partial_file_is_used(server: FileServer, tmp_path: Path, *, sends_size: bool) -> None:
-    target = tmp_path / "file"
-    part(target).write_bytes(CONTENT)
-    server.sends_size_in_416 = sends_size
-    download(url(server), target, sha256=SHA256, what="it")
-    assert target.read_bytes() == CONTENT
-    assert not part(target).exists()
-    assert len(ranges(server)) == (1 if sends_size else 2)
-
-
-def test_too_long_partial_file_restarts(server: FileServer, tmp_path: Path) -> None:
-    target = tmp_path / "file"
-    part(target).write_bytes(CONTENT + b"more")
-    download(url(server), target, what="it")
-    assert target.read_bytes() == CONTENT
-    assert ranges(server) == ["bytes=300004-", None]
-
-
 @pytest.mark.parametrize(("kind", "found"), [("sha256", SHA256), ("md5", MD5)])
 def test_corrupted_download_is_deleted_and_raises(server: FileServer, tmp_path: Path, kind: str, found: str) -> None:
     target = tmp_path / "file"
@@ -126,48 +100,12 @@ def test_corrupted_download_is_deleted_and_raises(server: FileServer, tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_partial_file_of_another_file_raises(server: FileServer, tmp_path: Path) -> None:
-    target = tmp_path / "file"
-    part(target).write_bytes(b"of another file")
-    with pytest.raises(ValueError, match="corrupted"):
-        download(url(server), target, sha256=SHA256, what="it")
-    assert list(tmp_path.iterdir()) == []
-    download(url(server), target, sha256=SHA256, what="it")
-    assert target.read_bytes() == CONTENT
-
-
 def test_missing_url_raises(server: FileServer, tmp_path: Path) -> None:
     with pytest.raises(ConnectionError, match="the thing: the server answered 404 Not Found") as caught:
         download(url(server) + "s", tmp_path / "file", what="the thing")
     assert f"download {url(server)}s by hand and put it at {tmp_path / 'file'}" in str(caught.value)
     assert ".part" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_unreachable_host_raises_and_keeps_partial_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
-    part(tmp_path / "file").write_bytes(b"begun")
-    with pytest.raises(ConnectionError, match="by hand and put it at") as caught:
-        download(f"http://127.0.0.1:{port}/file", tmp_path / "file", what="the thing")
-    assert str(part(tmp_path / "file")) in str(caught.value)
-    assert part(tmp_path / "file").read_bytes() == b"begun"
-
-
-def test_connection_reset_raises(server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def reset(*_: Any) -> bytes:
-        raise ConnectionResetError("reset by peer")
-
-    monkeypatch.setattr("http.client.HTTPResponse.read1", reset)
-    with pytest.raises(ConnectionError, match="could not download it: reset by peer"):
-        download(url(server), tmp_path / "file", what="it")
-
-
-def test_disk_error_is_not_a_connection_error(server: FileServer, tmp_path: Path) -> None:
-    part(tmp_path / "file").mkdir()
-    with pytest.raises(IsADirectoryError):
-        download(url(server), tmp_path / "file", what="it")
 
 
 @pytest.mark.parametrize("address", ["file:///etc/hostname", "ftp://host/file", "host/file"])

@@ -31,32 +31,12 @@ def test_load_reads_folder_recursively_in_order(tmp_path: Path) -> None:
     assert len(load(str(tmp_path), limit=3)) == 3
 
 
-def test_undecodable_images_are_skipped_and_counted(tmp_path: Path) -> None:
-    images = random_images(6, 32)
-    paths = write_images(tmp_path, images)
-    for path in (paths[0], paths[3]):
-        path.write_bytes(path.read_bytes()[:60])
-    found = load(tmp_path)
-    assert np.array_equal(np.asarray(found.images), images[[1, 2, 4, 5]])
-    assert found.note == "2 images do not decode and are skipped"
-    with pytest.raises(UndecodableError, match=r"00000\.png"):
-        read_folder(tmp_path, Selection(), strict=True)
-
-
 def test_folder_without_images_raises(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no images in"):
         load(tmp_path)
     (tmp_path / "one.png").write_bytes(b"nothing")
     with pytest.raises(ValueError, match="none of the 1 images decodes"):
         load(tmp_path)
-
-
-def test_images_of_different_sizes_need_size(tmp_path: Path) -> None:
-    write_images(tmp_path / "small", random_images(2, 16))
-    write_images(tmp_path / "large", random_images(2, 64))
-    with pytest.raises(ValueError, match="pass size="):
-        load(tmp_path)
-    assert load(tmp_path, size=32).images.shape == (4, 32, 32, 3)
 
 
 def test_folder_too_large_for_memory_is_lazy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

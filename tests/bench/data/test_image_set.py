@@ -40,22 +40,6 @@ def test_batches_yield_all_images_in_order(
     assert np.array_equal(torch.cat(batches).numpy(), np.moveaxis(PIXELS, -1, 1))
 
 
-def test_batches_do_not_share_memory_with_the_set() -> None:
-    images = PIXELS.copy()
-    one = ImageSet("some", images, None, "test", "")
-    for batch in one.batches(4, torch.device("cpu")):
-        batch.zero_()
-    assert np.array_equal(images, PIXELS)
-
-
-def test_batches_of_empty_set_is_empty() -> None:
-    assert list(ImageSet("empty", PIXELS[:0], None, "test", "").batches(4)) == []
-
-
-def test_repr_shows_name_split_and_size() -> None:
-    assert repr(make_set()) == "ImageSet('some', 'test', 11 images of 4×5 pixels)"
-
-
 def test_arrays_of_other_dtype_or_shape_raise() -> None:
     with pytest.raises(ValueError, match=r"uint8 \(N, H, W, 3\), got float64 \(11, 5, 4, 3\)"):
         ImageSet("bad", PIXELS.astype(np.float64), None, "test", "")
@@ -65,11 +49,6 @@ def test_arrays_of_other_dtype_or_shape_raise() -> None:
         ImageSet("bad", PIXELS, np.arange(10, dtype=np.int64), "test", "")
     with pytest.raises(ValueError, match="got int32"):
         ImageSet("bad", PIXELS, np.arange(11, dtype=np.int32), "test", "")
-
-
-def test_batch_size_out_of_range_raises() -> None:
-    with pytest.raises(ValueError, match="batch_size to be at least 1, got 0"):
-        next(make_set().batches(0))
 
 
 @given(

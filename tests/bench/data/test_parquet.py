@@ -61,23 +61,6 @@ def test_limit_selects_rows_across_batches(
     assert found.labels.tolist() == rows
 
 
-def test_undecodable_images_are_skipped_and_counted(tmp_path: Path, encoded: list[bytes]) -> None:
-    cells = [None, b"corrupt", *encoded[2:]]
-    path = write(tmp_path / "set.parquet", image=cells, label=list(range(N)))
-    found = load(path, size=16)
-    assert found.images.shape == (N - 2, 16, 16, 3)
-    assert found.labels is not None
-    assert found.labels.tolist() == list(range(2, N))
-    assert found.note == "2 images do not decode and are skipped"
-
-
-def test_labels_are_none_unless_all_rows_have_integers(tmp_path: Path, encoded: list[bytes]) -> None:
-    holes = write(tmp_path / "holes.parquet", image=encoded, label=[None, *range(1, N)])
-    words = write(tmp_path / "words.parquet", image=encoded, label=["cat"] * N)
-    assert load(holes).labels is None
-    assert load(words).labels is None
-
-
 def test_file_without_images_raises_with_its_columns(tmp_path: Path) -> None:
     path = write(tmp_path / "set.parquet", text=["a"], place=[{"path": "b"}])
     with pytest.raises(ValueError, match=r"no column of .*text \(string\), place \(struct"):

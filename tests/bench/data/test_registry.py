@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from PIL import Image
-from scipy.io import savemat
 
-from pnml.io.decode import UndecodableError
 from pnml_bench.data import SETS, DataNotFoundError, load
 
-from .layouts import ODIN_FOLDERS, make_cifar10, make_odin, make_svhn, make_tiny_imagenet, random_images
+from .layouts import make_cifar10, make_svhn, make_tiny_imagenet, random_images
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,48 +75,10 @@ def test_data_folders_are_searched_in_order(tmp_path: Path, cache: Path, monkeyp
         load("svhn", root=tmp_path / "a")
 
 
-def test_svhn_labels_and_pixels(data_folder: Path) -> None:
-    found = load("svhn", split="train")
-    assert found.labels is not None
-    assert found.labels.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2]
-    assert found.labels.dtype == np.int64
-    assert np.array_equal(np.asarray(found.images), random_images(12, 32, seed=21))
-
-
-def test_file_that_is_not_svhn_raises(tmp_path: Path) -> None:
-    path = tmp_path / "svhn" / "test_32x32.mat"
-    path.parent.mkdir()
-    for content in ({"X": np.zeros((32, 32, 3, 2), np.uint8)}, {"X": np.zeros((2, 3, 32, 32)), "y": np.ones((2, 1))}):
-        savemat(path, content)
-        with pytest.raises(ValueError, match=r"test_32x32\.mat is not SVHN"):
-            load("svhn", root=tmp_path)
-    path.write_bytes(b"MATLAB 5.0 MAT-file" + bytes(200))
-    with pytest.raises(ValueError, match=r"test_32x32\.mat cannot be read as a \.mat file"):
-        load("svhn", root=tmp_path)
-    path.unlink()
-    path.mkdir()
-    with pytest.raises(OSError, match="test_32x32"):
-        load("svhn", root=tmp_path)
-
-
 @pytest.mark.parametrize("name", ["tinyimagenet_crop", "lsun_crop"])
 def test_odin_crops_are_the_central_32_pixels(name: str, data_folder: Path) -> None:
     seed = {"tinyimagenet_crop": 40, "lsun_crop": 42}[name]
     assert np.array_equal(np.asarray(load(name).images), random_images(12, 36, seed)[:, 2:34, 2:34])
-
-
-def test_odin_resized_sets_are_unchanged(data_folder: Path) -> None:
-    assert np.array_equal(np.asarray(load("tinyimagenet_resize").images), random_images(12, 32, seed=41))
-    assert np.array_equal(np.asarray(load("lsun_resize").images), random_images(12, 32, seed=43))
-
-
-def test_odin_images_directly_in_folder_are_read(tmp_path: Path) -> None:
-    make_odin(tmp_path, 3)
-    for folder, _, _ in ODIN_FOLDERS.values():
-        for path in (tmp_path / folder).iterdir():
-            path.rename(tmp_path / folder.split("/")[0] / path.name)
-    assert len(load("isun", root=tmp_path)) == 3
-    assert np.array_equal(np.asarray(load("lsun_resize", root=tmp_path).images), random_images(3, 32, seed=43))
 
 
 def test_tinyimagenet_crops_are_seeded_windows(tmp_path: Path) -> None:
@@ -138,47 +98,6 @@ def test_tinyimagenet_crops_are_seeded_windows(tmp_path: Path) -> None:
     assert not np.array_equal(np.asarray(found.images), np.asarray(other.images))
     few = load("tinyimagenet_crop", root=tmp_path, limit=10)
     assert np.array_equal(np.asarray(few.images), np.asarray(found.images)[::4])
-
-
-def test_tinyimagenet_resize_is_antialiased(tmp_path: Path) -> None:
-    make_tiny_imagenet(tmp_path, 4)
-    found = load("tinyimagenet_resize", root=tmp_path)
-    for path, image in zip(sorted(tmp_path.rglob("*.JPEG")), np.asarray(found.images), strict=True):
-        blocks = np.asarray(Image.open(path).convert("RGB"), dtype=float).reshape(32, 2, 32, 2, 3).mean(axis=(1, 3))
-        # A bilinear filter twice as wide as a pixel includes neighbours: close to the block mean, not equal.
-        assert np.corrcoef(blocks.ravel(), image.ravel())[0, 1] > 0.95
-    assert "antialiasing" in found.note
-    path.write_bytes(b"corrupt")
-    with pytest.raises(UndecodableError, match=path.name):
-        load("tinyimagenet_resize", root=tmp_path)
-
-
-def test_tinyimagenet_resize_nearest_takes_every_second_pixel(tmp_path: Path) -> None:
-    make_tiny_imagenet(tmp_path, 4)
-    found = load("tinyimagenet_resize_nearest", root=tmp_path)
-    for path, image in zip(sorted(tmp_path.rglob("*.JPEG")), np.asarray(found.images), strict=True):
-        assert np.array_equal(image, np.asarray(Image.open(path).convert("RGB"))[1::2, 1::2])
-    assert "re-made" in found.note
-
-
-def test_odin_archives_are_preferred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_tiny_imagenet(tmp_path / "first", 3)
-    make_odin(tmp_path / "second", 4)
-    monkeypatch.setenv("PNML_DATA", f"{tmp_path / 'first'}{os.pathsep}{tmp_path / 'second'}")
-    assert len(load("tinyimagenet_crop")) == 4
-    assert len(load("tinyimagenet_resize")) == 4
-
-
-def test_imagenet30_limit_keeps_classes_balanced(data_folder: Path) -> None:
-    for split in ("train", "test"):
-        found = load("imagenet30", split=split, limit=9, size=32)
-        assert found.labels is not None
-        assert found.labels.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
-
-
-def test_limit_is_in_note(data_folder: Path) -> None:
-    assert load("cifar10", limit=4).note == ("12 of the 10,000 published images; limited to 4 images, evenly spaced")
-    assert len(load("cifar10", limit=100)) == 12
 
 
 def test_invalid_arguments_raise(data_folder: Path) -> None:

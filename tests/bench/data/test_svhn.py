@@ -12,7 +12,7 @@ from scipy.io import savemat
 from pnml_bench.data.selection import Selection
 from pnml_bench.data.svhn import read_svhn
 
-from .layouts import make_svhn, random_images
+from .layouts import random_images
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,10 +68,3 @@ def test_large_file_is_not_read(tmp_path: Path) -> None:
         file.truncate(1 << 40)  # sparse
     with pytest.raises(ValueError, match="it has 1,099,511,627,776 bytes, more than 268,435,456"):
         read_svhn(tmp_path, Selection("test"))
-
-
-def test_generated_set_is_read(tmp_path: Path) -> None:
-    make_svhn(tmp_path, 12)
-    labels = read_svhn(tmp_path / "svhn", Selection("train")).labels
-    assert labels is not None
-    assert labels.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2]

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import pnml_bench.data.tiny_imagenet as module
-from pnml.io.decode import UndecodableError
 from pnml_bench.data import DataNotFoundError, load
 from pnml_bench.protocol import plan
 
@@ -58,13 +57,6 @@ def test_test_images_are_the_validation_images_labelled_by_the_annotations(root:
     assert np.array_equal(np.asarray(found.images), np.asarray(stored.images)[::-1])
 
 
-def test_a_limit_keeps_every_class(root: Path) -> None:
-    found = load("tinyimagenet", split="train", root=root, limit=3, size=32)
-    assert found.labels is not None
-    assert found.labels.tolist() == [0, 1, 2]
-    assert found.images.shape == (3, 32, 32, 3)
-
-
 @pytest.mark.parametrize(
     ("split", "spoil", "message"),
     [
@@ -96,18 +88,6 @@ def test_annotations_that_do_not_fit_the_images_are_refused(
     path = root / "tiny-imagenet-200" / "val" / "val_annotations.txt"
     path.write_text("\n".join(change(path.read_text().splitlines())))
     with pytest.raises(ValueError, match=re.escape(message)):
-        load("tinyimagenet", root=root)
-
-
-def test_a_picture_that_does_not_decode_is_named(root: Path) -> None:
-    (root / "tiny-imagenet-200" / "val" / "images" / "00003.JPEG").write_bytes(b"corrupt")
-    with pytest.raises(UndecodableError, match=r"00003\.JPEG"):
-        load("tinyimagenet", root=root)
-
-
-def test_another_number_of_classes_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CLASSES", 200)
-    with pytest.raises(ValueError, match=r"wnids\.txt names 3 classes: expected the 200 of TinyImageNet"):
         load("tinyimagenet", root=root)
 
 

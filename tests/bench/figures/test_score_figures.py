@@ -11,7 +11,6 @@ from pnml import Correlation
 from pnml.core.subspace import Subspace
 from pnml.metrics import tnr_curve
 from pnml_bench.figures import gram_vs_pnml, histograms, spectrum, tpr_tnr
-from pnml_bench.figures._canvas import log_edges
 from pnml_bench.figures._comparison import Comparison, Scores
 
 if TYPE_CHECKING:
@@ -111,22 +110,6 @@ def test_binned_percentages_count_every_sample_once_even_outside_of_the_bins() -
         np.testing.assert_allclose(heights, naive)
 
 
-def test_histograms_mark_the_threshold_at_tpr_95(comparison: Comparison) -> None:
-    left, right = histograms.draw([comparison]).axes
-    for axes, scores in ((left, comparison.alone), (right, comparison.plus_pnml)):
-        threshold = np.sort(scores.ind)[284]
-        assert points(axes.lines[0])[0, 0] == threshold
-        flagged = 100 * np.mean(scores.ood > threshold)
-        assert axes.get_title() == f"OOD: LSUN (C), {flagged:.1f}% flagged"
-        assert axes.get_xscale() == "log"
-
-
-def test_log_edges_need_one_positive_score() -> None:
-    with pytest.raises(ValueError, match="at least one positive finite score"):
-        log_edges(np.array([0.0, -1.0]), 5)
-    assert (np.diff(log_edges(np.array([0.0, 2.0]), 5)) > 0).all()
-
-
 def test_spectrum_equals_squared_singular_values_divided_by_rows() -> None:
     rng = np.random.default_rng(0)
     sets: dict[str, np.ndarray[Any, Any]] = {"cifar10": rng.normal(size=(50, 6)), "svhn": rng.normal(size=(4, 6))}
@@ -140,12 +123,3 @@ def test_spectrum_equals_squared_singular_values_divided_by_rows() -> None:
         expected = np.linalg.svd(rows, compute_uv=False) ** 2 / len(rows)
         np.testing.assert_allclose(points(line)[:, 1], expected, rtol=1e-9)  # no more than the rank
     assert [line.get_label() for line in axes.lines] == ["CIFAR-10", "SVHN"]
-
-
-def test_short_log_axes_have_plain_tick_labels() -> None:
-    scores, wide = Scores(np.array([0.11, 0.3]), np.array([0.9])), Scores(np.array([1e-4]), np.array([1.0]))
-    figure = histograms.draw([Comparison("resnet-34", "svhn", "uniform", "baseline", wide, scores)])
-    figure.canvas.draw()
-    left, right = ([text.get_text() for text in axes.get_xticklabels()] for axes in figure.axes)
-    assert {"0.2", "0.5"} <= set(right)
-    assert not {"0.2", "0.5"} & set(left)

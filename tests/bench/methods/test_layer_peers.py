@@ -44,13 +44,6 @@ def test_knn_is_the_distance_to_the_50th_nearest_training_image(labelled: View, 
     assert method.settings == {"k": 50, "layers": [str(layer) for layer in labelled.layers]}
 
 
-def test_knn_in_parts_gives_the_same_distances(labelled: View, view: View, monkeypatch: pytest.MonkeyPatch) -> None:
-    method = LAYER_PEERS["knn-layers"]().fit(labelled)
-    whole = method.score(view)
-    monkeypatch.setattr("pnml_bench.methods.layer_peers._DISTANCES", 5 * len(labelled))
-    np.testing.assert_allclose(method.score(view).numpy(), whole.numpy(), rtol=1e-4)
-
-
 def test_mahalanobis_is_the_sum_over_layers_of_distances_to_the_nearest_class_mean(labelled: View, view: View) -> None:
     method = LAYER_PEERS["mahalanobis-layers"]().fit(labelled)
     expected = np.zeros(len(view))

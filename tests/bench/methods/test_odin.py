@@ -8,8 +8,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 from pnml_bench.methods import Odin, View
-from pnml_bench.methods import odin as odin_module
-from pnml_bench.methods.odin import EPSILONS, direction
+from pnml_bench.methods.odin import direction
 
 from .synthetic import blobs, image_set, noise
 
@@ -44,10 +43,6 @@ def images() -> np.ndarray:
     return np.concatenate([blobs(6, seed=5)[0], noise(6, seed=5)])
 
 
-def test_epsilon_grid_is_that_of_the_paper() -> None:
-    assert EPSILONS == GRID
-
-
 def test_scores_are_those_of_images_perturbed_by_epsilon(
     network: Network, train: View, detector: Detector, images: np.ndarray
 ) -> None:
@@ -65,24 +60,6 @@ def test_epsilon_minimises_the_mean_score_of_training_images(network: Network, t
     means = [scores.mean() for scores, _ in naive(network, np.asarray(some.images.images), GRID)]
     assert method.epsilon == GRID[int(np.argmin(means))] == method.epsilon_with_pnml
     assert method.settings == {"epsilon": method.epsilon, "epsilon_with_pnml": method.epsilon, "oracle": False}
-
-
-def test_epsilon_is_selected_on_a_seeded_sample(
-    network: Network, train: View, detector: Detector, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(odin_module, "SELECTION_IMAGES", 4)
-    samples: list[tuple[int, float]] = []
-
-    def recording(view: View, epsilons: tuple[float, ...]) -> dict[float, object]:
-        samples.append((len(view), float(np.asarray(view.images.images).mean())))
-        return dict(original(view, epsilons))
-
-    original = odin_module.perturbed_outputs
-    monkeypatch.setattr(odin_module, "perturbed_outputs", recording)
-    for seed in (0, 0, 1):
-        Odin(seed=seed).fit(train).combine(detector)
-    assert [n for n, _ in samples] == [4, 4, 4]
-    assert samples[0] == samples[1] != samples[2]
 
 
 def test_oracle_selects_epsilon_by_auroc_on_the_ood_set(network: Network, train: View, detector: Detector) -> None:

@@ -28,13 +28,6 @@ def test_leverage_is_that_of_a_pseudo_inverse_in_float32() -> None:
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-4)
 
 
-def test_a_direction_without_training_rows_has_a_finite_leverage() -> None:
-    train = rows(50, 6, 0)
-    train[:, 5] = 0
-    beyond = torch.eye(6)[5:]
-    assert bool(PublishedLeverage(train).leverage(beyond).isfinite().all())
-
-
 def test_regret_is_that_of_the_theorem_at_norm_1() -> None:
     weight, bias, train, x = rows(4, 6, 2), rows(1, 4, 3)[0], rows(50, 6, 0), 7 * rows(9, 6, 1)
     unit, unit_train = (one.double().numpy() / np.linalg.norm(one.numpy(), axis=1, keepdims=True) for one in (x, train))

@@ -74,15 +74,6 @@ def test_regrets_are_those_of_a_guard(train: View, view: View, name: str, layers
     torch.testing.assert_close(method.score(view), expected, rtol=1e-2, atol=1e-7, check_dtype=False)
 
 
-def test_pnml_last_is_the_regret_of_embeddings_alone(network: Network, train: View, view: View) -> None:
-    method = REGRETS["pnml-last"]().fit(train)
-    alone = Detector(network.head.weight.detach(), network.head.bias.detach()).fit(train.embeddings.numpy())
-    np.testing.assert_allclose(method.score(view).numpy(), alone.score(view.embeddings.numpy()), rtol=1e-6)
-    deep = REGRETS["pnml"]().fit(train).score(view)
-    assert bool((deep >= method.score(view) * (1 - 1e-6)).all())  # an earlier layer only adds leverage
-    assert bool((deep > method.score(view)).any())
-
-
 def test_settings_record_layers_level_length_label_noise_and_ridges(train: View) -> None:
     stated = {name: regret().fit(train).settings for name, regret in REGRETS.items()}
     weight, bias = (tensor.detach().numpy() for tensor in train.network.head.parameters())

@@ -85,16 +85,6 @@ def test_numbers_are_those_of_an_explicit_computation(folder: Path) -> None:
     assert (folder / "page.html").exists()
 
 
-def test_parquet_gives_the_same_numbers(folder: Path) -> None:
-    methods = "--method baseline,pnml,gen,mine.py:Detector"
-    assert bench(f"{COMMAND} {methods}").exit_code == 0
-    tables = COMMAND.replace("train.npz", "train.parquet").replace("test.npz", "test.parquet")
-    done = bench(f"{tables.replace('far.npz', 'far.parquet')} {methods} --study tables")
-    assert done.exit_code == 0, done.output
-    assert measured("tables") == measured("own")
-    assert (folder / "results").exists()
-
-
 def test_methods_that_run_the_network_say_that_there_is_none(folder: Path) -> None:
     (folder / "inside.py").write_text(
         "class Inside:\n    def fit(self, train):\n        pass\n\n"

@@ -86,17 +86,6 @@ def test_the_method_of_the_guide_is_short_and_runs_on_any_network(results: Path)
     assert result.scores.method.auroc == pytest.approx(nearest_mean(zoo.load("densenet-bc-100_cifar10"), 40), abs=1.0)
 
 
-def test_our_methods_are_classes_as_ones_own_are(results: Path) -> None:
-    words = f"--model densenet-bc-100 --ind cifar10 --ood svhn --out {results} --limit 40"
-    done = bench(f"{words} --method energy,pnml_bench.methods:Energy")
-    assert done.exit_code == 0, done.output
-    found = {result.method: result.scores for result in load_study(results, "paper-limit-40")}
-    alone, named = found["energy"], found["pnml-bench-methods-energy"]
-    assert alone is not None
-    assert named is not None
-    assert named.method == alone.method
-
-
 def test_paper_refuses_what_is_ones_own(results: Path) -> None:
     for words in ("--model mine.py:create", "--ind photos", "--method mine.py:Detector"):
         done = bench(f"--paper {words} --out {results}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 import torch
-from PIL import Image
 from safetensors.torch import save_file
 from scipy.special import softmax
 from sklearn.metrics import roc_auc_score
@@ -112,39 +110,6 @@ def test_parquet_and_folders_give_the_same_numbers(folder: Path) -> None:
     assert {result.ind for result in load_study("results", "tables")} == {"photos"}
 
 
-def test_size_mean_and_std_do_what_a_transform_does(folder: Path) -> None:
-    transform = """
-import numpy
-
-def with_transform():
-    def prepare(picture):
-        pixels = torch.tensor(numpy.asarray(picture.resize((6, 6), 2)))
-        return (pixels.permute(2, 0, 1) / 255 - 0.4) / 0.5
-    return create(), prepare
-"""
-    (folder / "mine.py").write_text(MINE + transform)
-    words = "--ood other/ --method baseline,pnml"
-    assert bench(f"{COMMAND} {words} --size 6 --mean 0.4 --std 0.5").exit_code == 0
-    done = bench(f"{COMMAND.replace(':create', ':with_transform')} {words} --study transform")
-    assert done.exit_code == 0, done.output
-    assert measured("transform") == pytest.approx(measured("own"), abs=0.2)
-    assert "brings its own transform" in bench(f"{COMMAND.replace(':create', ':with_transform')} --size 6").stderr
-
-
-def test_pictures_of_other_sizes_are_resized_to_those_of_the_training_set(folder: Path) -> None:
-    large = pictures(20, seed=4, side=3 * SIDE)[0]
-    write_pictures(folder / "large", large)
-    assert bench(f"{COMMAND} --ood large,noise --method baseline --noise-seeds 2").exit_code == 0
-    small = np.stack(
-        [np.asarray(Image.fromarray(one).resize((SIDE, SIDE), Image.Resampling.BILINEAR)) for one in large]
-    )
-    found = measured()
-    assert found["large", "baseline"] == pytest.approx(expected({"large": small})["large", "baseline"], abs=0.2)
-    assert {"uniform", "gaussian"} <= {ood for ood, _ in found}
-    seeds = {result.ood: result.seeds for result in load_study("results", "own")}
-    assert seeds == {"large": (), "uniform": (0, 1), "gaussian": (0, 1)}
-
-
 def test_results_are_shown(folder: Path) -> None:
     assert bench(f"{COMMAND} --ood other/ --method baseline,mine.py:Detector --keep-scores").exit_code == 0
     board = run("leaderboard")
@@ -181,29 +146,17 @@ def test_a_finished_run_computes_nothing_until_something_of_ones_own_changes(fol
     assert "with the checkpoint mine.py:create (" in bench(line).stderr
 
 
-def test_a_flat_training_set_has_no_labels(folder: Path) -> None:
-    for seed, split in enumerate(("train", "test")):
-        write_pictures(folder / "flat" / split, pictures(20, seed)[0])
-    done = bench(f"{COMMAND.replace('photos', 'flat')} --ood other --method baseline,mahalanobis --json")
-    assert done.exit_code == 0, done.output
-    found = {cell["method"]: cell["reason"] for cell in json.loads(done.stdout)["cells"]}
-    assert found["baseline"] is None
-    assert "mahalanobis needs labels, but flat/train (20 pictures) has none" in found["mahalanobis"]
-    assert load_study("results", "own")[0].accuracy is None
-
-
-@pytest.mark.parametrize("method", ["pnml-paper", "knn-layers", "gen", "nac"])
+@pytest.mark.parametrize("method", ["pnml-paper", "knn-layers", "nac"])
 def test_methods_of_every_kind_run_on_ones_own_network(method: str, folder: Path) -> None:
     done = bench(f"{COMMAND} --ood other --method {method} --batch-size 7")
     assert done.exit_code == 0, done.output
     assert (folder / "results").exists()
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "double"])
-def test_networks_of_other_precisions_run(dtype: str, folder: Path) -> None:
-    (folder / "mine.py").write_text(MINE + f"\ndef converted():\n    return create().to(torch.{dtype})\n")
+def test_networks_in_bfloat16_run(folder: Path) -> None:
+    (folder / "mine.py").write_text(MINE + "\ndef converted():\n    return create().bfloat16()\n")
     line = COMMAND.replace(":create", ":converted")
-    done = bench(f"{line} --ood other --method baseline,pnml,knn,vim,mine.py:Detector")
+    done = bench(f"{line} --ood other --method baseline,pnml,vim,mine.py:Detector")
     assert done.exit_code == 0, done.output
     assert "0 not run" in done.stdout
 
@@ -244,15 +197,6 @@ class Forwards(Backwards):
     def score(self, samples):
         return -super().score(samples)
 """
-
-
-def test_methods_may_run_the_network_and_take_gradients(folder: Path) -> None:
-    (folder / "inside.py").write_text(INSIDE)
-    done = bench(f"{COMMAND} --ood other --method energy,inside.py:Inside,inside.py:Steepness --batch-size 7")
-    assert done.exit_code == 0, done.output
-    found = measured()
-    assert found["other", "inside-inside"] == pytest.approx(found["other", "energy"], abs=0.2)
-    assert ("other", "inside-steepness") in found
 
 
 def test_methods_that_ask_for_features_get_those_of_earlier_layers(folder: Path) -> None:

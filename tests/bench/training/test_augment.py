@@ -38,10 +38,6 @@ def test_shifts_and_flips_are_uniform() -> None:
     assert float(flips.float().mean()) == pytest.approx(0.5, abs=0.03)
 
 
-def test_no_flips_without_flip() -> None:
-    assert not draw_augmentation(1000, flip=False, generator=torch.Generator().manual_seed(0)).flips.any()
-
-
 def test_black_borders_are_those_of_padding_with_zeros() -> None:
     images = torch.randint(1, 256, (6, 8, 8, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(3))
     augmentation = draw_augmentation(6, max_shift=4, flip=True, generator=torch.Generator().manual_seed(4))

@@ -1,21 +1,16 @@
 from __future__ import annotations
 
-import json
 import pickle
 import re
-import subprocess
-import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-import torch
 from safetensors import safe_open
 from typer.testing import CliRunner
 
 from pnml.cli import app
-from pnml_bench import data, training, zoo
+from pnml_bench import training, zoo
 from pnml_bench.training import DATASETS, MODELS, TUNINGS
 
 if TYPE_CHECKING:
@@ -66,33 +61,6 @@ def test_train_then_tune(folder: Path) -> None:
     assert re.fullmatch(r"photos \(3 images\), transformed, cifar10 \(40 images\)", outliers)
 
 
-def test_json_has_the_file_and_the_accuracy(folder: Path) -> None:
-    done = run("--epochs", "1", "--limit", "8", "--out", "a.safetensors", "--json")
-    assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
-    assert (found["weights"], found["test_images"]) == ("a.safetensors", 8)
-    images = data.load("cifar10", limit=8)
-    network = zoo.load(folder / "a.safetensors")
-    with torch.no_grad():
-        pixels = torch.from_numpy(np.array(images.images)).permute(0, 3, 1, 2)
-        right = network(network.normalise(pixels)).argmax(dim=1).numpy() == images.labels
-    assert found["test_accuracy"] == pytest.approx(100 * right.mean())
-
-
-def test_interrupted_training_resumes(folder: Path) -> None:
-    def stop(now: training.Progress) -> None:
-        if now.epoch == 2:
-            raise RuntimeError
-
-    plan = replace(training.recipe("resnet-20", "cifar10"), epochs=2, batch_size=8)
-    sets = [data.load("cifar10", split=split, limit=8) for split in ("train", "test")]
-    with pytest.raises(RuntimeError):
-        training.train(plan, *sets, out=folder / "a.safetensors", device="cpu", report=stop, save_every=0.0)
-    found = run("--epochs", "2", "--limit", "8", "--out", "a.safetensors")
-    assert found.exit_code == 0, found.output
-    assert "resuming after epoch 1 of 2" in found.stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
@@ -112,30 +80,8 @@ def test_invalid_arguments_exit_with_message(arguments: list[str], code: int, me
     assert "Traceback" not in found.output
 
 
-def test_unknown_outlier_set_exits_with_message(folder: Path) -> None:
-    zoo.save(zoo.create("resnet-20", 10), folder / "net.safetensors")
-    found = run("--tune", "oecc", "--from", "net.safetensors", "--outliers", "nothing")
-    assert found.exit_code == 1
-    assert "unknown image set 'nothing'" in found.stderr
-
-
-def test_ctrl_c_exits_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(training, "train", interrupt)
-    found = run()
-    assert found.exit_code == 130
-    assert "run the same command again" in found.stderr
-
-
 def test_help_lists_every_choice() -> None:
     text = " ".join(CliRunner().invoke(app, ["train", "--help"], env={"COLUMNS": "400"}).output.split())
     assert "Example: pnml train" in text.replace("`", "")
     for choice in (*MODELS, *DATASETS, *TUNINGS, training.TRANSFORMED):
         assert choice in text
-
-
-def test_help_does_not_need_torch() -> None:
-    program = "import sys, pnml_bench.cli.train; assert 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", program], check=True)

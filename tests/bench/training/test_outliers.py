@@ -10,7 +10,6 @@ from pnml_bench.training.outliers import (
     TRANSFORMATIONS,
     Outliers,
     add_noise,
-    invert,
     rotate_and_recolour,
     shuffle_patches,
     transform,
@@ -49,10 +48,6 @@ def test_add_noise_has_expected_standard_deviation() -> None:
     assert noise.mean() == pytest.approx(0, abs=3)
 
 
-def test_invert_returns_negatives() -> None:
-    assert (invert(images(3), generator()).numpy() == 255 - images(3).numpy()).all()
-
-
 def test_rotate_and_recolour_rotates_and_scales_channels() -> None:
     before = images(30, top=160)
     after = rotate_and_recolour(before, generator()).numpy().astype(float)
@@ -82,23 +77,6 @@ def test_draw_alternates_sources() -> None:
     assert (drawn[0::3] == 7).all()
     assert (drawn[1::3] == 9).all()
     assert len(torch.unique(drawn[2::3])) > 100
-
-
-def test_draw_uses_all_images_of_a_source() -> None:
-    levels = torch.arange(10, dtype=torch.uint8)[:, None, None, None].expand(10, 8, 8, 3)
-    drawn = Outliers([levels], images(1), digits=True).draw(300, generator())
-    assert torch.unique(drawn).tolist() == list(range(10))
-
-
-def test_transformed_digits_are_shuffled_only() -> None:
-    levels = torch.arange(16, dtype=torch.uint8).reshape(4, 4).repeat_interleave(8, 0).repeat_interleave(8, 1)
-    image = levels[None, :, :, None].expand(1, 32, 32, 3).contiguous()
-    levels_drawn = {
-        patch
-        for drawn in Outliers([None], image, digits=True).draw(40, generator())
-        for patch in drawn.unique().tolist()
-    }
-    assert levels_drawn == set(range(16))  # no noise, no negative, no other colour
 
 
 def test_outliers_have_the_borders_of_training_images() -> None:

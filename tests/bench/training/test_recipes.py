@@ -8,7 +8,7 @@ import pytest
 
 from pnml_bench import zoo
 from pnml_bench.data import SETS
-from pnml_bench.training import DATASETS, MODELS, TUNINGS, ConfidenceControl, EnergyMargins, recipe
+from pnml_bench.training import DATASETS, MODELS, TUNINGS, ConfidenceControl, recipe
 from pnml_bench.training.recipes import TRANSFORMER
 
 
@@ -21,25 +21,6 @@ def test_recipe_exists_for_every_combination(model: str, dataset: str, tune: str
     assert plan.dataset in SETS
     assert plan.flip == (dataset != "svhn")
     assert json.loads(plan.to_json())["lr"] == plan.lr
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_every_network_has_a_recipe_for_tinyimagenet(model: str) -> None:
-    plan = recipe(model, "tinyimagenet")
-    assert (plan.name, plan.num_classes, plan.flip, plan.max_shift) == (f"{model}_tinyimagenet", 200, True, 8)
-    assert plan.optimizer == ("adamw" if model == TRANSFORMER else "sgd")
-
-
-def test_openood_trains_its_network_for_100_epochs_of_batches_of_128() -> None:
-    for dataset in ("cifar10", "cifar100"):
-        plan = recipe("resnet-18-small", dataset)
-        assert (plan.epochs, plan.batch_size, plan.lr, plan.weight_decay) == (100, 128, 0.1, 5e-4)
-
-
-def test_tuning_penalties_are_the_published_ones() -> None:
-    assert recipe("resnet-34", "cifar10", tune="energy").penalty == EnergyMargins(-23.0, -5.0, 0.1)
-    assert recipe("resnet-34", "cifar100", tune="energy").penalty == EnergyMargins(-27.0, -5.0, 0.1)
-    assert recipe("resnet-34", "cifar100", tune="oecc").penalty == ConfidenceControl(0.07, 0.05)
 
 
 def test_learning_rate_warms_up_then_falls_to_zero() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
 from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -14,8 +13,7 @@ import torch
 from safetensors import safe_open
 
 from pnml_bench import zoo
-from pnml_bench.training import Progress, Recipe, TrainingResult, log_epochs, train
-from pnml_bench.training.augment import accuracy, to_labelled
+from pnml_bench.training import Progress, Recipe, TrainingResult, train
 
 from .small import outlier_set, same_weights, small_recipe, small_set
 
@@ -23,9 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pnml_bench.data import ImageSet
-
-
-ONE_IMAGE = 100 / 40  # percent; rounding may decide a tie
 
 
 @pytest.fixture(scope="module")
@@ -55,15 +50,6 @@ def test_training_lowers_loss_and_raises_accuracy(trained: TrainingResult, repor
     assert trained.test_accuracy > 80
 
 
-def test_report_is_called_after_every_batch(trained: TrainingResult, reports: list[Progress]) -> None:
-    assert [(now.epoch, now.step) for now in reports] == [(1, 0), *((e, s) for e in range(1, 12) for s in range(1, 5))]
-    assert {now.steps for now in reports} == {4}
-    assert math.isnan(reports[0].loss)
-    assert math.isnan(reports[9 * 4].test_accuracy)
-    assert 0 <= reports[10 * 4].test_accuracy <= 100
-    assert reports[-1].seconds_left == 0
-
-
 def test_checkpoint_has_metadata(trained: TrainingResult) -> None:
     found = metadata(trained.path)
     assert float(found["test_accuracy"]) == trained.test_accuracy
@@ -74,26 +60,6 @@ def test_checkpoint_has_metadata(trained: TrainingResult) -> None:
     assert date.fromisoformat(found["date"]) <= datetime.now(timezone.utc).date()
     assert (found["architecture"], found["device"], found["torch"]) == ("resnet-20", "cpu", torch.__version__)
     assert list(trained.path.parent.iterdir()) == [trained.path]
-
-
-def test_checkpoint_has_reported_accuracy(trained: TrainingResult) -> None:
-    loaded, tests = zoo.load(trained.path), small_set(40, 1)
-    assert same_weights(loaded, trained.network)
-    correct = 0
-    with torch.no_grad():
-        for images, label in zip(tests.batches(1), tests.labels if tests.labels is not None else (), strict=True):
-            correct += int(loaded(loaded.normalise(images)).argmax()) == label
-    assert 100 * correct / 40 == pytest.approx(trained.test_accuracy, abs=ONE_IMAGE)
-
-
-def test_finished_training_is_loaded(trained: TrainingResult) -> None:
-    leftover = trained.path.with_name("net.partial.safetensors")
-    leftover.touch()
-    reports: list[Progress] = []
-    again = train(small_recipe(epochs=11), small_set(64, 0), small_set(40, 1), out=trained.path, report=reports.append)
-    assert same_weights(again.network, trained.network)
-    assert (again.test_accuracy, again.path, reports) == (trained.test_accuracy, trained.path, [])
-    assert not leftover.exists()
 
 
 def test_checkpoint_of_another_training_is_not_overwritten(trained: TrainingResult) -> None:
@@ -114,14 +80,6 @@ def test_weights_depend_on_seed_only(tmp_path: Path) -> None:
     torch.set_rng_state(state)
     assert same_weights(runs[0], runs[1])
     assert not same_weights(runs[0], runs[2])
-
-
-def test_set_smaller_than_batch_is_one_batch(tmp_path: Path) -> None:
-    reports: list[Progress] = []
-    train(
-        small_recipe(epochs=1), small_set(5, 0), small_set(3, 1), out=tmp_path / "a.safetensors", report=reports.append
-    )
-    assert reports[-1].steps == 1
 
 
 def test_infinite_loss_raises(tmp_path: Path) -> None:
@@ -172,24 +130,6 @@ def test_oecc_tuning_lowers_confidence_on_outliers(trained: TrainingResult, tmp_
         ]
     assert confidence[1] < confidence[0] - 0.3
     assert tuned.test_accuracy > 80
-
-
-def test_accuracy_counts_correct_predictions(trained: TrainingResult) -> None:
-    data = to_labelled(small_set(40, 1), 10, torch.device("cpu"))
-    network = zoo.load(trained.path)
-    correct = accuracy(network, data)
-    wrong_labels = data._replace(labels=(data.labels + 1) % 10)
-    predicted = network(network.normalise(data.images.permute(0, 3, 1, 2))).argmax(dim=1)
-    assert accuracy(network, wrong_labels) == 100 * float((predicted == wrong_labels.labels).double().mean())
-    assert correct == pytest.approx(trained.test_accuracy, abs=ONE_IMAGE)
-
-
-def test_log_epochs_writes_one_line_per_epoch(capsys: pytest.CaptureFixture[str]) -> None:
-    for step in (0, 1, 4):
-        log_epochs(Progress(1, 2, step, 4, *((0.25, 90.0, 88.5, 61.0) if step == 4 else ())))
-    assert capsys.readouterr().err == (
-        "epoch 1/2: started\nepoch 1/2: loss 0.250, train 90.0 %, test 88.50 %, 0:01:01 left\n"
-    )
 
 
 UNLABELLED = outlier_set()

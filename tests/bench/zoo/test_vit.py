@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-import pnml
 from pnml_bench import zoo
 from pnml_bench.zoo.vit import VisionTransformer
 
@@ -57,22 +56,9 @@ def test_embeddings_equal_those_of_pytorchs_encoder(network: VisionTransformer) 
         torch.testing.assert_close(network(x), network.head(expected))
 
 
-def test_taps_are_the_blocks(network: VisionTransformer) -> None:
-    taps: list[Tensor] = []
-    network.embed(torch.zeros(2, 3, 16, 16, dtype=torch.float64), taps.append)
-    assert [tap.shape for tap in taps] == [(2, WIDTH, 16)] * 2
-
-
 def test_images_of_another_size_are_refused() -> None:
     with pytest.raises(ValueError, match="expected images of 64×64 pixels, got 32×32: resize them"):
         zoo.create("vit-small", 200)(torch.zeros(1, 3, 32, 32))
-
-
-def test_a_guard_finds_its_blocks() -> None:
-    network = zoo.create("vit-small", 7).eval()
-    guard = pnml.guard(network)
-    guard.fit([torch.randn(20, 3, 64, 64, generator=torch.Generator().manual_seed(0))])
-    assert {name.partition(".")[0] for name in guard.layers} == {"blocks"}
 
 
 def test_the_resnet_for_small_images_has_18_layers_and_takes_both_sizes() -> None:

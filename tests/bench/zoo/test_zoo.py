@@ -11,9 +11,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from pnml_bench import zoo
-from pnml_bench.zoo.densenet import DenseNet
-from pnml_bench.zoo.resnet import ResNetCifar
-from pnml_bench.zoo.wide_resnet import WideResNet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -171,65 +168,6 @@ def test_network_matches_reference(name: str) -> None:
         torch.testing.assert_close(activation, expected)
 
 
-@pytest.mark.parametrize("name", ["densenet-bc-100", "resnet-20", "wideresnet-40-2", "resnet-18"])
-def test_every_parameter_has_a_gradient(name: str) -> None:
-    torch.manual_seed(0)
-    network = zoo.create(name, 5)
-    loss = network(torch.randn(4, 3, 32, 32)).logsumexp(1).mean()
-    loss.backward()
-    for parameter_name, parameter in network.named_parameters():
-        assert parameter.grad is not None, parameter_name
-        assert parameter.grad.isfinite().all(), parameter_name
-        assert parameter.grad.any(), parameter_name
-
-
-def test_initial_weights_are_kaiming_normal() -> None:
-    torch.manual_seed(0)
-    network = zoo.create("resnet-34", 10)
-    assert isinstance(network, ResNetCifar)
-    weight = network.get_submodule("layer4.1.conv2").weight
-    assert isinstance(weight, Tensor)
-    assert weight.std().item() == pytest.approx((2 / (512 * 9)) ** 0.5, rel=0.01)
-    assert not network.head.bias.any()
-
-
-def test_wide_resnet_uses_dropout_in_training_only() -> None:
-    torch.manual_seed(0)
-    network = WideResNet(10, depth=1, widen=1, dropout=0.5).eval()
-    x = torch.randn(4, 3, 32, 32)
-    assert torch.equal(network(x), network(x))
-    network.train()
-    assert not torch.allclose(network(x), network(x))
-
-
-def test_channels_last_layout_is_kept_with_equal_results() -> None:
-    torch.manual_seed(0)
-    network = zoo.create("densenet-bc-100", 10).eval()
-    x = network.normalise(torch.randint(256, (2, 32, 32, 3), dtype=torch.uint8).permute(0, 3, 1, 2))
-    assert x.is_contiguous(memory_format=torch.channels_last)
-    with torch.no_grad():
-        expected = network(x.contiguous())
-        moved = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        layouts: list[bool] = []
-        moved.embed(x, lambda tapped: layouts.append(tapped.is_contiguous(memory_format=torch.channels_last)))
-        torch.testing.assert_close(moved(x), expected, rtol=1e-4, atol=1e-4)
-    assert all(layouts)
-
-
-@pytest.mark.parametrize("network", [DenseNet(3, depth=1), ResNetCifar(3, blocks=(1, 1), width=4)])
-def test_taps_compile_into_one_graph(network: zoo.Network) -> None:
-    network.eval()
-
-    def sums(x: Tensor) -> tuple[Tensor, Tensor]:
-        found: list[Tensor] = []
-        features = network.embed(x, lambda activation: found.append(activation.sum((2, 3))))
-        return features, torch.cat(found, 1)
-
-    x = torch.randn(2, 3, 32, 32)
-    compiled = torch.compile(sums, backend="eager", fullgraph=True)
-    torch.testing.assert_close(compiled(x), sums(x))
-
-
 def test_normalise_matches_numpy() -> None:
     mean, std = (0.4, 0.5, 0.6), (0.1, 0.2, 0.3)
     images = np.random.default_rng(0).integers(0, 256, (2, 3, 4, 5), dtype=np.uint8)
@@ -239,15 +177,6 @@ def test_normalise_matches_numpy() -> None:
     assert x.dtype == torch.float32
     np.testing.assert_allclose(x.numpy(), expected, atol=1e-5)
     assert normalise.double()(torch.from_numpy(images)).dtype == torch.float64
-
-
-@pytest.mark.parametrize(
-    "images",
-    [torch.zeros(1, 3, 4, 4), torch.zeros(1, 4, 4, 3, dtype=torch.uint8), torch.zeros(4, 3, dtype=torch.uint8)],
-)
-def test_normalise_raises_for_other_dtype_or_shape(images: Tensor) -> None:
-    with pytest.raises(ValueError, match=r"uint8 of shape \(N, 3, H, W\), got"):
-        zoo.Normalise((0, 0, 0), (1, 1, 1))(images)
 
 
 def test_create_raises_for_invalid_arguments() -> None:

@@ -15,7 +15,7 @@ from sklearn.utils import assert_all_finite, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from pnml.backend.masked import unmasked
+from pnml.backend.arrays import unmasked
 from pnml.core.calibration_scores import CalibrationScores
 from pnml.integrations.sklearn.inputs import checked_rows
 from pnml.integrations.sklearn.last_layer import check_probabilities, take_apart, unwrapped

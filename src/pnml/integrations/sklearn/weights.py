@@ -9,7 +9,7 @@ from sklearn import get_config
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import _check_sample_weight, has_fit_parameter
 
-from pnml.backend.masked import unmasked
+from pnml.backend.arrays import unmasked
 
 Matrix = np.ndarray[Any, Any]
 
