@@ -105,7 +105,7 @@ def about_class_means(
     h, typical = leverages_about_means(rows[0], labels, asked[0], guessed, n_classes=len(bias))
     pairs = []
     for number, (layer, of_x) in enumerate(zip(rows, asked, strict=True)):
-        scaled = input_layer and number == len(train) - 1
+        scaled = input_layer and number == len(train)
         pairs.append(leverages_about_means(layer, everyone, of_x, anyone, n_classes=1, scaled=scaled))
     own = 0.3 * np.sqrt(h / np.median(typical)) * h / pairs[0][0]
     added = _excess(*(np.stack(part) for part in zip(*(pairs[1:] or pairs), strict=True)))

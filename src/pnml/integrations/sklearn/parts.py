@@ -87,14 +87,18 @@ class ModelParts:
 
     def logits(self, X: Any) -> Matrix:
         """Return the outputs of the last layer for rows, shape (n, C)."""
-        return np.concatenate([self._layers(x)[-1] @ self.weight.T + self.bias for x in self._dense(X)])
+        return np.concatenate(
+            [self._layers(x)[-1] @ self.weight.T + self.bias for x in self._dense(self._transformed(X))]
+        )
 
     def fit_detector(self, X: Any, counts: Matrix | None = None) -> Detector:
         """Return a detector fitted on training rows, each as often as its count in ``counts`` (n,) says."""
+        X = self._transformed(X)
         for x in self._dense(X, counts):
             self.scaler.partial_fit(x)
         detector = self._empty_detector()
-        for embeddings, features in self.chunks(X, counts):
+        for x in self._dense(X, counts):
+            embeddings, features = self._watched(x)
             detector.partial_fit(embeddings, features=features)
         return detector
 
@@ -109,28 +113,33 @@ class ModelParts:
         detector.layer_names = [*(f"hidden {number}" for number in range(1, len(self.hidden))), "input"]
         return detector
 
-    def chunks(self, X: Any, counts: Matrix | None = None) -> Iterator[tuple[Matrix, list[Matrix]]]:
-        """Yield the embeddings and the features of rows of any kind that the model takes, chunk by chunk."""
-        for x in self._dense(X, counts):
-            scaled = self.scaler.transform(x)
-            if self.hidden:
-                *earlier, embeddings = self._layers(x)[1:]
-                yield embeddings, [*earlier, scaled]
-            elif self.has_model:
-                yield _with_constant((x - self.scaler.mean_) / self._unit).astype(x.dtype), [scaled]
-            else:
-                yield _with_constant(scaled).astype(x.dtype), []
+    def chunks(self, X: Any) -> Iterator[tuple[Matrix, list[Matrix]]]:
+        """Return the embeddings and the features of rows of any kind that the model takes, chunk by chunk."""
+        return map(self._watched, self._dense(self._transformed(X)))
+
+    def _watched(self, x: Matrix) -> tuple[Matrix, list[Matrix]]:
+        """Return the embeddings and the features of dense rows."""
+        scaled = self.scaler.transform(x)
+        if self.hidden:
+            *earlier, embeddings = self._layers(x)[1:]
+            return embeddings, [*earlier, scaled]
+        if self.has_model:
+            return _with_constant((x - self.scaler.mean_) / self._unit).astype(x.dtype), [scaled]
+        return _with_constant(scaled).astype(x.dtype), []
 
     @property
     def _unit(self) -> float:
         """The root of the mean variance of the columns."""
         return float(np.sqrt(self.scaler.var_.mean())) or 1.0
 
-    def _dense(self, X: Any, counts: Matrix | None = None) -> Iterator[Matrix]:
-        """Yield what passed the transformers, as dense chunks of rows."""
+    def _transformed(self, X: Any) -> Any:
+        """Return what the transformers make of rows, dense or sparse."""
         for transformer in self.transformers:
             X = transformer.transform(X)
-        X = check_array(X, accept_sparse="csr", dtype=FLOATS)
+        return check_array(X, accept_sparse="csr", dtype=FLOATS)
+
+    def _dense(self, X: Any, counts: Matrix | None = None) -> Iterator[Matrix]:
+        """Yield transformed rows in dense chunks, each row as often as its count says."""
         order = np.repeat(np.arange(X.shape[0]), 1 if counts is None else counts)
         length = max(1, _CHUNK_NUMBERS // (X.shape[1] + sum(len(layer.bias) for layer in self.hidden)))
         for start in range(0, len(order), length):

@@ -45,8 +45,8 @@ def counts_of(weights: Matrix | None) -> Matrix | None:
 
     Whole numbers are taken as they are. Others, and large ones, are shares of N rows: the total up to a row is rounded.
 
-    >>> counts_of(np.array([2.0, 0.0, 1.0])), counts_of(np.array([0.2, 0.1, 0.1, 0.4]))
-    (array([2, 0, 1]), array([1, 0, 1, 2]))
+    >>> counts_of(np.array([2.0, 0.0, 1.0])), counts_of(np.array([0.9, 2.7]))
+    (array([2, 0, 1]), array([0, 2]))
     """
     if weights is None:
         return None
