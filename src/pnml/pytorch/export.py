@@ -200,23 +200,19 @@ def _set_defaults(graph: Any, limits: tuple[Tensor, ...]) -> None:
 
 
 class _ByPosition(nn.Module):
-    """A graph that takes its keyword tensors by position: ``torch.export`` cannot open the shapes of ``**kwargs``.
-
-    Attributes:
-        names: of the keyword tensors.
-        limits: the calibrated threshold, which follows them, if there is one.
-    """
+    """A graph that takes its keyword tensors by position: ``torch.export`` cannot open the shapes of ``**kwargs``."""
 
     def __init__(self, graph: GuardGraph, example: dict[str, Any]) -> None:
         super().__init__()
         self.guarded = graph
         self.names = [name for name, value in example.items() if isinstance(value, Tensor)]
         self.constants = {name: value for name, value in example.items() if name not in self.names}
-        self.limits = () if graph.threshold is None else (graph.limit,)
+        self.limits = () if graph.threshold is None else (graph.limit,)  # after the tensors
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         count = len(tensors) - len(self.limits)
-        inputs, limit = tensors[:count], tensors[count] if self.limits else None
+        inputs = tensors[:count]
+        limit = tensors[count] if self.limits else None
         if not self.names:
             return self.guarded.decide(inputs, {}, limit)
         return self.guarded.decide((), {**dict(zip(self.names, inputs, strict=True)), **self.constants}, limit)
