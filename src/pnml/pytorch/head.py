@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pnml.pytorch.trace import Call, Trace
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
-_PROBES = 1024  # unit vectors that enter a layer at a time
 _ROUNDING = 1e-4  # of the largest number, in float32 and better
 _RULED_OUT = -1e4  # logits of classes that a model does not allow
 
@@ -65,28 +64,29 @@ def own_affine(layer: nn.Module) -> Affine | None:
     """Return the weight (C, M) and the bias (C,) of a linear layer or a convolution, zeros if it has none."""
     if not isinstance(layer, (nn.Linear, *_CONVOLUTIONS)) or not isinstance(layer.weight, Tensor):
         return None
-    weight, bias = layer.weight.detach().flatten(1), layer.bias
-    return Affine(weight, weight.new_zeros(len(weight)) if bias is None else bias.detach())
+    return _affine(layer.weight.flatten(1), layer.bias)
+
+
+def _affine(weight: Tensor, bias: Tensor | None) -> Affine:
+    """Return a weight and a bias, zeros if there is none, without gradients."""
+    return Affine(weight.detach(), weight.new_zeros(len(weight)) if bias is None else bias.detach())
 
 
 @torch.no_grad()
 def probed_affine(layer: nn.Module) -> Affine | None:
-    """Return the affine map that agrees with a layer, in eval mode, on all unit vectors and their opposites.
-
-    None if it takes no rows of numbers, or nobody says how wide they are.
-    """
+    """Return the affine map that agrees with a layer, in eval mode, on all unit vectors; None if it takes no rows."""
     widths = (getattr(part, "in_features", None) for part in layer.modules())
     width = next((width for width in widths if isinstance(width, int)), None)
     like = next((p for p in layer.parameters() if p.is_floating_point()), torch.empty(0))
     if width is None:
         return None
-    units = torch.split(torch.eye(width, dtype=like.dtype, device=like.device), _PROBES)
+    units = torch.eye(width, dtype=like.dtype, device=like.device)
     try:
-        above = torch.cat([layer(part) for part in units]).double()
-        below = torch.cat([layer(-part) for part in units]).double()
+        bias = layer(torch.zeros_like(units[:1])).double()
+        weight = layer(units).double() - bias
     except (RuntimeError, TypeError, ValueError, IndexError, AttributeError):  # it takes something else
         return None
-    return None if above.ndim != 2 else Affine((above - below).T / 2, (above + below).mean(dim=0) / 2)
+    return Affine(weight.T, bias[0]) if weight.ndim == 2 else None
 
 
 def affine_of(layer: nn.Module, x: Tensor, z: Tensor) -> tuple[Affine, bool] | None:
@@ -140,8 +140,8 @@ def as_places(layer: nn.Module, entered: Tensor, output: Tensor) -> tuple[Tensor
     if entered.ndim < 2 or output.ndim != entered.ndim:
         return None
     if isinstance(layer, _CONVOLUTIONS):
-        padded = layer.padding not in {"valid", (0,) * len(layer.kernel_size)}
-        if layer.groups != 1 or padded or entered.ndim != len(layer.kernel_size) + 2:
+        is_padded = layer.padding not in {"valid", (0,) * len(layer.kernel_size)}
+        if layer.groups != 1 or is_padded:
             return None
         if {*layer.kernel_size, *layer.stride} == {1}:
             return entered.flatten(2).transpose(1, 2), output.flatten(2).transpose(1, 2)
@@ -544,7 +544,7 @@ class OwnHead:
             weight, bias = head
             if not isinstance(weight, Tensor) or weight.ndim != 2:
                 raise ValueError(f"the head's weight must be a tensor of shape (classes, features).{_WAY_OUT}")
-            linear = Affine(weight.detach(), weight.new_zeros(len(weight)) if bias is None else bias.detach())
+            linear = _affine(weight, bias)
         self._model = model
         self._embed = embed
         self._linear = linear

@@ -212,7 +212,8 @@ def _is_usable(call: Call, samples: int, head: Call) -> bool:
     """Return whether an output holds numbers, has one entry per sample, and is not the embedding itself."""
     if _samples_axis(call, samples) is None or call.end == 0 or isinstance(call.module, _PASSED_ON):
         return False
-    entered, output = head.entered, call.output
+    entered = head.entered
+    output = call.output
     if entered is None or sum(size > 1 for size in entered.shape[1:]) > 1:  # it is one of its tokens, or their mean
         return True
     if output is None or output.numel() != entered.numel() or len(output) != len(entered):
@@ -242,28 +243,27 @@ def _layer(call: Call, samples: int) -> Layer:
 def _channel_axis(call: Call, samples_axis: int) -> int:
     """Return the axis of an output that is as long as its module is wide, or the last one with weights before it."""
     assert call.shape is not None  # noqa: S101 - usable
-    rank, last = len(call.shape), len(call.shape) - 1
-    if rank == 2 or samples_axis == 1:
+    last = len(call.shape) - 1
+    if last == 1 or samples_axis == 1:
         return last
     parts = list(call.module.modules())
     widths = set().union(*map(_widths, parts))
     if not widths and call.weights is not None:  # an activation
         parts = [call.weights]
         widths = _widths(call.weights)
-    is_first, is_last = call.shape[1] in widths, call.shape[last] in widths
-    if is_first != is_last:
-        return 1 if is_first else last
+    is_last = call.shape[last] in widths
+    if is_last != (call.shape[1] in widths):
+        return last if is_last else 1
     if any(isinstance(part, _CONVOLUTIONAL) for part in parts):
         return 1
-    return last if rank == 3 or widths else 1
+    return last if last == 2 or widths else 1
 
 
-def _widths(module: nn.Module) -> set[int]:
+def _widths(module: nn.Module) -> set[Any]:
     """Return how many channels a module takes or puts out, as far as its class says so."""
     if isinstance(module, nn.LayerNorm):
-        return {module.normalized_shape[-1]} if len(module.normalized_shape) == 1 else set()
-    values = [getattr(module, name, None) for name in _WIDTHS]
-    return {value for value in values if isinstance(value, int)}
+        return set(module.normalized_shape) if len(module.normalized_shape) == 1 else set()
+    return {getattr(module, name, None) for name in _WIDTHS} - {None}
 
 
 def _named(name: str, before: Sequence[Call], samples: int) -> Layer:

@@ -118,10 +118,10 @@ def logits_of(output: Any) -> Tensor:
     else:
         entries = {f"output.{name}": x for name, x in getattr(output, "__dict__", {}).items()}
     shapes = {name: tuple(x.shape) for name, x in entries.items() if isinstance(x, Tensor)}
-    held = ", ".join(f"{name} of shape {shape}" for name, shape in shapes.items())
+    listed = " with " + ", ".join(f"{name} of shape {shape}" for name, shape in shapes.items()) if shapes else ""
     example = next((name for name, shape in shapes.items() if len(shape) == 2), next(iter(shapes), "output[0]"))
     raise TypeError(
-        f"the model returned {type(output).__name__}{' with ' if held else ''}{held}: expected a tensor of logits, or "
+        f"the model returned {type(output).__name__}{listed}: expected a tensor of logits, or "
         f"something that holds 'logits'. Take them out of it, pnml.guard(model, logits=lambda output: {example})"
     )
 

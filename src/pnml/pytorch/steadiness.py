@@ -138,5 +138,6 @@ def _differ(x: Tensor, y: Tensor) -> bool:
         return False
     eps = torch.finfo(x.dtype).eps
     rounding = _ROUNDING_64 if eps < 1e-12 else max(_ROUNDING, 8 * eps)
-    x, y = x.nan_to_num(0, 0, 0).double(), y.nan_to_num(0, 0, 0).double()
+    x = x.nan_to_num(0, 0, 0).double()
+    y = y.nan_to_num(0, 0, 0).double()
     return bool((x - y).abs().max() > rounding * x.abs().max().clamp(min=1e-30)) if x.numel() else False

@@ -80,7 +80,8 @@ class Trace:
         if not call.children and next(module.parameters(), None) is not None:
             self._depth += 1
             self._weights = module
-        call.end, call.weights = self._depth, self._weights
+        call.end = self._depth
+        call.weights = self._weights
         self.calls.append(call)
         tensor = first_tensor(output)
         if tensor is None or not tensor.is_floating_point() or tensor.layout != torch.strided:

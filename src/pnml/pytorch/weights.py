@@ -77,7 +77,8 @@ class WeightWatch:
     """
 
     def __init__(self, model: nn.Module, stored: Fingerprint | None = None, counters: Collection[str] = ()) -> None:
-        self._model, self._counters = model, tuple(counters)
+        self._model = model
+        self._counters = tuple(counters)
         self.stored = stored or fingerprint(model, counters)
         self._reported = ""
         self._renew()
