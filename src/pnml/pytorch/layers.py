@@ -48,7 +48,7 @@ class LayersNotFoundWarning(UserWarning):
 def warn_of_fallback(reason: str) -> None:
     """Warn that the embeddings alone are watched."""
     message = f"{reason}. The embeddings alone are watched, as with layers='last'"
-    warnings.warn(message, LayersNotFoundWarning, stacklevel=5)
+    warnings.warn(message, LayersNotFoundWarning, stacklevel=8)
 
 
 def checked_layers(model: nn.Module, layers: Any) -> str | int | tuple[str, ...]:

@@ -244,7 +244,7 @@ def _warn(head: Head, logits: Tensor | None, answer: Tensor | None) -> None:
     """Say what is taken for the logits where it is not what the model answers."""
     warning = warning_of(head, logits, answer)
     if warning is not None:
-        warnings.warn(warning, HeadWarning, stacklevel=6)
+        warnings.warn(warning, HeadWarning, stacklevel=7)
 
 
 def _head_of(model: nn.Module, head: Head, task: Task) -> Affine:

@@ -74,7 +74,7 @@ def unsteady_layers(run: Run, outputs: Outputs, arguments: Arguments, counts: Te
         if _differ(plain[0][order], rows[0]):
             again = _rows(run, some_samples(*arguments, every), count)
             is_random = again is None or _differ(plain[0], again[0])
-            warnings.warn(_RANDOM if is_random else reason, UnstableModelWarning, stacklevel=6)
+            warnings.warn(_RANDOM if is_random else reason, UnstableModelWarning, stacklevel=8)
             return unsteady
         if reason == _DEPENDENT and _differ(plain[1][order], rows[1]):
             raise HeadNotFoundError(_REORDERED)
