@@ -224,7 +224,9 @@ def named_arguments(names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[
 
 def sample_count(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
     """Return how many samples the arguments of a model hold: the length of the first tensor, None if there is none."""
-    first = args[0] if args and isinstance(args[0], Tensor) else next(tensors_in((args, kwargs)), None)
+    first: Any = args[0] if args else next(iter(kwargs.values()), None)
+    if not isinstance(first, Tensor):
+        first = next(tensors_in((args, kwargs)), None)
     return None if first is None or not first.ndim else len(first)
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import UserDict
 from contextlib import contextmanager
-from copy import copy
 from itertools import chain
 from operator import attrgetter, is_
 from threading import Lock
@@ -13,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,32 +70,12 @@ def first_tensor(output: Any) -> Tensor | None:
 
 def with_tensors(change: Callable[[Tensor], Tensor], value: Any) -> Any:
     """Return a tensor changed, and tuples, lists and dicts with what they hold changed; anything else as it is."""
-    if isinstance(value, Tensor):
-        return change(value)
-    if type(value) in {list, tuple}:
-        return type(value)(with_tensors(change, x) for x in value)
-    if not is_dict(value):
-        return value
-    entries = {key: with_tensors(change, x) for key, x in value.items()}
-    if type(value) is dict:
-        return entries
-    changed = copy(value)
-    changed.data = entries
-    return changed
-
-
-def is_dict(value: Any) -> bool:
-    """Return whether a value is a dict, or a ``BatchEncoding`` of Hugging Face and the like."""
-    return type(value) is dict or isinstance(value, UserDict)
+    return tree_map_only(Tensor, change, value)
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Yield a tensor, or those that tuples, lists and dicts hold, in their order."""
-    if isinstance(value, Tensor):
-        yield value
-    elif type(value) in {list, tuple} or is_dict(value):
-        for x in value.values() if is_dict(value) else value:
-            yield from tensors_in(x)
+    """Return a tensor, or those that tuples, lists and dicts hold, in their order."""
+    return (leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor))
 
 
 def copied(value: Any) -> Any:
