@@ -24,6 +24,7 @@ from .architectures import (
     longer,
     sentences,
 )
+from .lines import by_lines_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -169,29 +170,22 @@ def test_a_temperature_after_the_head_is_declared_by_naming_the_head() -> None:
 @pytest.mark.filterwarnings("ignore:the model's answer is not what its head 'classifier.1' puts out")
 def test_a_relu_after_the_head_is_declared_by_naming_the_head_and_its_reading() -> None:
     model: Any = drawn(SQUEEZENET.build)
-    with pytest.raises(HeadNotFoundError, match="or its output is changed in place"):
+    with pytest.raises(HeadNotFoundError, match=r"changed in place by 'classifier\.2'") as refusal:
         fit(pnml.guard(model), SQUEEZENET)
-    model.classifier[2].inplace = False
+    guard = fit(by_lines_of(refusal.value, model), SQUEEZENET)
+    assert (guard.head_name, model.classifier[2].inplace) == ("classifier.1", False)
+    check_regrets_are_own(guard, SQUEEZENET.batch(COUNT, 2))
     with pytest.raises(HeadNotFoundError, match=re.escape("pnml.guard(model, head='classifier.1')")):
         fit(pnml.guard(model), SQUEEZENET)
     with pytest.raises(HeadNotFoundError, match=r"pnml\.guard\(model, head='classifier\.1'.*reading='mean'"):
         fit(pnml.guard(model, head="classifier.1"), SQUEEZENET)
-    guard = fit(pnml.guard(model, head="classifier.1", reading="mean"), SQUEEZENET)
-    check_regrets_are_own(guard, SQUEEZENET.batch(COUNT, 2))
 
 
-def test_the_mean_of_two_heads_is_declared_as_one_head() -> None:
+def test_the_mean_of_two_heads_is_declared_by_the_lines_of_the_error() -> None:
     model: Any = drawn(DISTILLED.build)
-    with pytest.raises(HeadNotFoundError, match=r"head=\(torch\.cat"):
+    with pytest.raises(HeadNotFoundError, match="It is the mean of several heads") as refusal:
         fit(pnml.guard(model), DISTILLED)
-    a, b = model.head, model.head_dist
-
-    def embed(model: Any, x: Tensor) -> Tensor:
-        tokens = model.forward_features(x)
-        return torch.cat([tokens[:, 0], tokens[:, 1]], 1)
-
-    head = (torch.cat([a.weight, b.weight], 1) / 2, (a.bias + b.bias) / 2)
-    guard = fit(pnml.guard(model, head=head, embed=embed), DISTILLED)
+    guard = fit(by_lines_of(refusal.value, model), DISTILLED)
     with torch.no_grad():
         logits = model(DISTILLED.batch(COUNT, 2))
     agree(guard(DISTILLED.batch(COUNT, 2)).logits, logits)

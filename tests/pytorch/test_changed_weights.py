@@ -118,14 +118,14 @@ def test_what_leaves_the_weights_alone_does_not_warn(harmless: Callable[[pnml.Gu
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
 def test_the_same_weights_in_another_precision_are_refused_at_load(dtype: torch.dtype, tmp_path: Path) -> None:
     fitted(mlp()).save(tmp_path / "detector.safetensors")
-    with pytest.raises(ValueError, match=r"in another precision: fit again in the precision that you serve in"):
+    with pytest.raises(ValueError, match=r"or with the same in another precision: fit again as you serve it"):
         pnml.guard(mlp().to(dtype)).load(tmp_path / "detector.safetensors")
 
 
-def test_the_same_weights_in_finer_precision_are_told_apart() -> None:
+def test_the_same_weights_in_finer_precision_are_said() -> None:
     guard = fitted(mlp())
     guard.double()
-    with pytest.warns(PrecisionWarning), pytest.warns(ModelChangedWarning, match="in another precision"):
+    with pytest.warns(PrecisionWarning), pytest.warns(ModelChangedWarning, match="or their precision has"):
         guard(rows(5).double())
 
 

@@ -13,6 +13,7 @@ import pnml
 from pnml.pytorch.head import HeadNotFoundError, HeadWarning
 from pnml.pytorch.layers import LayersNotFoundError
 
+from .lines import by_lines_of
 from .networks import CLASSES, FEATURES, images, mlp, rows, seeded, sequences
 
 if TYPE_CHECKING:
@@ -32,21 +33,18 @@ class Then(nn.Module):
 
 
 class Distilled(nn.Module):
-    """The mean of two heads on tokens of their own, as in distilled DeiT."""
+    """The mean of two heads on tokens of their own, as in distilled DeiT, or their sum."""
 
-    def __init__(self) -> None:
+    def __init__(self, share: int) -> None:
         super().__init__()
+        self.share = share
         torch.manual_seed(0)
         self.body = nn.Linear(5, FEATURES)
         self.head, self.head_dist = nn.Linear(FEATURES, CLASSES), nn.Linear(FEATURES, CLASSES)
 
-    def features(self, x: Tensor) -> Tensor:
-        tokens: Tensor = self.body(x).tanh()
-        return tokens
-
     def forward(self, x: Tensor) -> Tensor:
-        tokens = self.features(x)
-        logits: Tensor = (self.head(tokens[:, 0]) + self.head_dist(tokens[:, 1])) / 2
+        tokens: Tensor = self.body(x).tanh()
+        logits: Tensor = (self.head(tokens[:, 0]) + self.head_dist(tokens[:, 1])) / self.share
         return logits
 
 
@@ -87,16 +85,12 @@ def test_the_output_of_a_declared_head_is_taken_for_the_logits(then: Any, warns:
     assert torch.equal(loaded(rows(9)).regret, guard(rows(9)).regret)
 
 
-def test_two_heads_are_joined_by_the_line_of_the_error() -> None:
-    model = Distilled()
-    with pytest.raises(HeadNotFoundError, match=r"(?s)'head'.*'head_dist'.*several heads, join what enters them"):
+@pytest.mark.parametrize("share", [1, 2])
+def test_two_heads_are_joined_by_the_lines_of_the_error(share: int) -> None:
+    model = Distilled(share)
+    with pytest.raises(HeadNotFoundError, match="of several heads: join what enters them") as refusal:
         pnml.guard(model).fit([sequences(40)], progress=False)
-    a, b = model.head, model.head_dist
-    guard = pnml.guard(
-        model,
-        head=(torch.cat([a.weight, b.weight], 1) / 2, (a.bias + b.bias) / 2),
-        embed=lambda model, x: model.features(x)[:, :2].flatten(1),
-    ).fit([sequences(40)], progress=False)
+    guard = by_lines_of(refusal.value, model).fit([sequences(40)], progress=False)
     with torch.no_grad():
         torch.testing.assert_close(guard(sequences(9)).logits, model(sequences(9)))
 

@@ -12,19 +12,12 @@ EMBED = "embed="
 
 
 class Layer(NamedTuple):
-    """The output of a module, and how to read it.
+    """The output of a module, and how to read it."""
 
-    Attributes:
-        name: of the module in the model.
-        call: which of the module's calls in a forward pass, from 0.
-        batch_axis: the axis of the samples.
-        channel_axis: the axis of the channels; all others are pixels or tokens.
-    """
-
-    name: str
-    call: int = 0
-    batch_axis: int = 0
-    channel_axis: int = 1
+    name: str  # of the module in the model
+    call: int = 0  # which of the module's calls in a forward pass
+    batch_axis: int = 0  # of the samples
+    channel_axis: int = 1  # all others are pixels or tokens
 
     def __str__(self) -> str:
         return self.name if self.call == 0 else f"{self.name}#{self.call}"
@@ -33,25 +26,19 @@ class Layer(NamedTuple):
 class Head(NamedTuple):
     """The last layer of a model, and what the model makes of its output.
 
-    Attributes:
-        name: of the module in the model, empty if the model is the layer, or ``EMBED``.
-        call: which of the module's calls in a forward pass, from 0.
-        reading: "row" where the layer puts out one row a sample; of several tokens or pixels the number of one, "token"
-            for the one that the answer is equal to, "mean", "masked mean", or "every" where each has an answer.
-        function: what follows the logits: "softmax", "log_softmax", "sigmoid", "" for nothing, or "declared" where the
-            layer's own output is taken for the logits whatever follows.
-        samples_axis: 1 where tokens come before samples.
-        one_logit: whether the layer gives one logit z, which stands for two classes with logits (0, z).
-        is_probed: whether weight and bias are found with unit vectors, as of a layer with LoRA around it.
+    ``reading`` is "row" where the layer puts out one row a sample; of several tokens or pixels the number of one,
+    "token" for the one that the answer is equal to, "mean", "masked mean", or "every" where each has an answer.
+    ``function`` is what follows the logits: "softmax", "log_softmax", "sigmoid", "" for nothing, or "declared" where
+    the layer's own output is taken for the logits whatever follows.
     """
 
-    name: str
-    call: int = 0
+    name: str  # of the module in the model, empty if the model is the layer, or EMBED
+    call: int = 0  # which of the module's calls in a forward pass
     reading: str | int = "row"
     function: str = ""
-    samples_axis: int = 0
-    one_logit: bool = False
-    is_probed: bool = False
+    samples_axis: int = 0  # 1 where tokens come before samples
+    one_logit: bool = False  # z, which stands for two classes with logits (0, z)
+    is_probed: bool = False  # weight and bias come of unit vectors, as of a layer with LoRA around it
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -81,36 +68,24 @@ READINGS = ("mean", "masked mean", "every")
 class Mask(NamedTuple):
     """What says which tokens count.
 
-    Attributes:
-        kind: "counts" or "padding" for an argument (n, T) in which they or the others are marked, "lengths" for one of
-            (n,), "token" for a number that stands for padding, "function" for a function of the user's.
-        argument: its name.
-        token: the number.
+    ``kind`` is "counts" or "padding" for an argument (n, T) in which they or the others are marked, "lengths" for one
+    of (n,), "token" for a number that stands for padding, "function" for a function of the user's.
     """
 
     kind: str
-    argument: str = ""
-    token: int = 0
+    argument: str = ""  # its name
+    token: int = 0  # the number
 
 
 class Contract(NamedTuple):
-    """How a guard reads its model.
-
-    Attributes:
-        head: its last layer.
-        layers: whose outputs are watched.
-        mask: what says which tokens count, None where nothing does.
-        has_input: whether the model's first argument is watched, too.
-        dtype: of the embeddings, the coarsest precision on their way to the logits.
-        counters: names of buffers that the model writes into when it runs, which are no weights.
-    """
+    """How a guard reads its model."""
 
     head: Head
-    layers: tuple[Layer, ...] = ()
+    layers: tuple[Layer, ...] = ()  # whose outputs are watched
     mask: Mask | None = None
-    has_input: bool = False
-    dtype: str = "float32"
-    counters: tuple[str, ...] = ()
+    has_input: bool = False  # whether the model's first argument is watched, too
+    dtype: str = "float32"  # of the embeddings, the coarsest precision on their way to the logits
+    counters: tuple[str, ...] = ()  # buffers that the model writes into when it runs, which are no weights
 
     @property
     def layer_names(self) -> tuple[str, ...]:

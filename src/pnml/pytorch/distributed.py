@@ -30,7 +30,7 @@ def gather_over_ranks(parts: list[T]) -> list[T]:
         return parts
     every: list[list[T]] = [parts] * dist.get_world_size()
     dist.all_gather_object(every, parts)
-    return [part for held in every for part in held]
+    return [part for rank in every for part in rank]
 
 
 def agreed_over_ranks(mine: Contract | None) -> Contract | None:
@@ -53,7 +53,7 @@ def sum_over_ranks(statistic: Correlation) -> Correlation:
     """Return the sum of the statistics of all ranks; one without rows takes part all the same."""
     if not is_distributed():
         return statistic
-    every = [Correlation.from_arrays(*held) for held in gather_over_ranks([statistic.arrays()])]
+    every = [Correlation.from_arrays(*arrays) for arrays in gather_over_ranks([statistic.arrays()])]
     widths = sorted({each.widths or () for each in every if each.count})
     if len(widths) > 1:
         raise ValueError(f"the ranks' embeddings and features differ in width: {widths}")

@@ -87,7 +87,9 @@ class GuardGraph(nn.Module):
     def decide(self, args: tuple[Any, ...], kwargs: dict[str, Any], limit: Tensor | None) -> tuple[Tensor, ...]:
         """Run the model and its regret on a batch, with a threshold of the caller's: one, or one per class."""
         outputs = self.reader.run(args, kwargs)
-        logits, embeddings, rows = outputs.logits, outputs.embeddings, outputs.rows.detach().double()
+        logits = outputs.logits
+        embeddings = outputs.embeddings
+        rows = outputs.rows.detach().double()
         constants = tree_unflatten([getattr(self, name) for name in self.constant_names], self.constants_tree)
         chunk = Chunk(rows, logits.detach().double(), torch.finfo(embeddings.dtype).eps)
         regret = regrets_of(self.scoring, compute_terms(self.scoring, constants, chunk), rows)
@@ -101,20 +103,21 @@ class GuardGraph(nn.Module):
             prediction = logits.argmax(dim=-1)
             group = self.group_of_class[prediction][:, None]
             is_as_large = is_as_large & ((group == 0) | (self.group_of_score == group))
-            count, limit = self.class_sizes[prediction], limit[prediction]
+            count = self.class_sizes[prediction]
+            limit = limit[prediction]
         p_value = (1 + is_as_large.sum(dim=-1)).float() / (1 + count)  # PyTorch 2.6 exports no quotient of integers
         return (*scored, p_value, ~(regret <= limit.to(regret.dtype)))
 
     def _register_threshold(self, threshold: Threshold, device: torch.device, dtype: torch.dtype) -> None:
         """Hold the threshold, of every class if it is by class, and the calibration scores with what groups them."""
-        held = {"scores": torch.tensor(threshold.scores), "limit": torch.tensor(threshold.value, dtype=dtype)}
+        buffers = {"scores": torch.tensor(threshold.scores), "limit": torch.tensor(threshold.value, dtype=dtype)}
         if threshold.groups is not None and threshold.predictions is not None:
             groups = threshold.groups
-            held["group_of_class"] = torch.tensor(groups.group_of_class)
-            held["group_of_score"] = torch.tensor(groups.group_of_class[threshold.predictions])
-            held["class_sizes"] = torch.tensor(groups.group_sizes[groups.group_of_class])
-            held["limit"] = torch.tensor(groups.values, dtype=dtype)
-        for name, values in held.items():
+            buffers["group_of_class"] = torch.tensor(groups.group_of_class)
+            buffers["group_of_score"] = torch.tensor(groups.group_of_class[threshold.predictions])
+            buffers["class_sizes"] = torch.tensor(groups.group_sizes[groups.group_of_class])
+            buffers["limit"] = torch.tensor(groups.values, dtype=dtype)
+        for name, values in buffers.items():
             self.register_buffer(name, values.to(device), persistent=False)
 
 
@@ -137,10 +140,14 @@ def export_onnx(guard: Guard, example: Any, path: str | os.PathLike[str]) -> Pat
     """
     for module in ("onnx", "onnxscript"):
         require(module, extra="onnx", what="pnml.export_onnx")
+    from onnxscript import ir
+
     args, kwargs = inputs_of(example, guard.model, guard.inputs)
     graph = _ByPosition(GuardGraph(guard), kwargs)
     tensors = args or tuple(kwargs[name] for name in graph.names)
-    names = graph.names or _names(guard.model, len(args))
+    names = graph.names
+    if args:
+        names = ["input"] if len(args) == 1 else list(positional_names(guard.model)[: len(args)])
     if any(len(tensor) < 2 for tensor in tensors):
         raise ValueError("the example batch must hold at least two samples, for the size of the batch to stay open")
     with guard.evaluating(), warnings.catch_warnings():
@@ -156,7 +163,10 @@ def export_onnx(guard: Guard, example: Any, path: str | os.PathLike[str]) -> Pat
         )
     if onnx_program is None:  # pragma: no cover - torch.onnx returns the program whenever dynamo=True
         raise RuntimeError("torch.onnx.export returned no program")
-    _set_defaults(onnx_program.model.graph, graph.limits)
+    for limit in graph.limits:  # the calibrated threshold is the default of the last input
+        value = onnx_program.model.graph.inputs[-1]
+        value.const_value = ir.tensor(limit.cpu().numpy(), name=_THRESHOLD)
+        onnx_program.model.graph.register_initializer(value)
     if guard.fitted().preparation is not None:
         onnx_program.model.metadata_props["pnml.preparation"] = json.dumps(guard.fitted().preparation)
     with atomic_path(path) as partial:
@@ -172,51 +182,28 @@ def _exported(graph: nn.Module, tensors: tuple[Any, ...], limits: tuple[Tensor, 
         return torch.export.export(graph, (*tensors, *limits), dynamic_shapes=shapes, strict=False)
 
     batch = [{0: torch.export.Dim.DYNAMIC} for _ in tensors]
-    lengths = [dict.fromkeys(range(1 + _is_sequence(x)), torch.export.Dim.DYNAMIC) for x in tensors]
+    are_tokens = [x.ndim == 2 and not x.is_floating_point() for x in tensors]  # or their mask, (n, T)
+    lengths = [dict.fromkeys(range(1 + is_long), torch.export.Dim.DYNAMIC) for is_long in are_tokens]
     if lengths != batch:
         with suppress(Exception):  # a model for one length, whatever it raises
             return export(*lengths)
     return export(*batch)
 
 
-def _is_sequence(tensor: Tensor) -> bool:
-    """Return whether a tensor holds tokens or their mask, (n, T)."""
-    return tensor.ndim == 2 and not tensor.is_floating_point()
-
-
-def _names(model: nn.Module, count: int) -> list[str]:
-    """Return the names of positional inputs: those of the model's arguments, or "input" for the only one."""
-    return ["input"] if count == 1 else list(positional_names(model)[:count])
-
-
-def _set_defaults(graph: Any, limits: tuple[Tensor, ...]) -> None:
-    """Make the calibrated threshold the default of the last input of an ONNX graph."""
-    from onnxscript import ir
-
-    for limit in limits:
-        value = graph.inputs[-1]
-        value.const_value = ir.tensor(limit.cpu().numpy(), name=_THRESHOLD)
-        graph.register_initializer(value)
-
-
 class _ByPosition(nn.Module):
-    """A graph that takes its keyword tensors by position: ``torch.export`` cannot open the shapes of ``**kwargs``.
-
-    Attributes:
-        names: of the keyword tensors.
-        limits: the calibrated threshold, which follows them, if there is one.
-    """
+    """A graph that takes its keyword tensors by position: ``torch.export`` cannot open the shapes of ``**kwargs``."""
 
     def __init__(self, graph: GuardGraph, example: dict[str, Any]) -> None:
         super().__init__()
         self.guarded = graph
         self.names = [name for name, value in example.items() if isinstance(value, Tensor)]
         self.constants = {name: value for name, value in example.items() if name not in self.names}
-        self.limits = () if graph.threshold is None else (graph.limit,)
+        self.limits = () if graph.threshold is None else (graph.limit,)  # after the tensors
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         count = len(tensors) - len(self.limits)
-        inputs, limit = tensors[:count], tensors[count] if self.limits else None
+        inputs = tensors[:count]
+        limit = tensors[count] if self.limits else None
         if not self.names:
             return self.guarded.decide(inputs, {}, limit)
         return self.guarded.decide((), {**dict(zip(self.names, inputs, strict=True)), **self.constants}, limit)

@@ -17,27 +17,25 @@ from pnml.core.detector import Detector, Task
 from pnml.core.multilabel import MultiLabelDetector
 from pnml.core.placed_result import PlacedResult
 from pnml.core.scaling import check_embedding_scale
-from pnml.pytorch.batches import advice_for, as_loader, has_labels, inputs_of, naming_batch, sample_count
+from pnml.pytorch.batches import LABELS, advice_for, as_loader, inputs_of, naming_batch, sample_count
 from pnml.pytorch.contract import INPUT, Layer
 from pnml.pytorch.distributed import agreed_over_ranks, gather_over_ranks, is_first_rank, sum_over_ranks
-from pnml.pytorch.head import GivenHead, linear_layers
+from pnml.pytorch.head import OwnHead, linear_layers
 from pnml.pytorch.layers import checked_layers
 from pnml.pytorch.models import (
     EvalMode,
-    ModuleTree,
     device_of,
-    evaluating,
     is_compiled,
     logits_of,
     tensors_in,
     unwrapped,
 )
 from pnml.pytorch.reader import Declared, Reader
-from pnml.pytorch.weights import WeightWatch, buffers_of, counters_since, fingerprint, refuse, relation
+from pnml.pytorch.weights import WeightWatch, buffers_of, counters_since, fingerprint
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from pnml.core.calibration import By, Threshold
     from pnml.core.result import Result
@@ -55,41 +53,6 @@ TASKS: tuple[str, ...] = get_args(Task)
 
 class PrecisionWarning(UserWarning):
     """A guarded model runs in a finer precision than when its detector was fitted."""
-
-
-def guard(
-    model: nn.Module,
-    *,
-    head: str | tuple[Tensor, Tensor | None] | None = None,
-    layers: str | int | Sequence[str] = "auto",
-    mask: DeclaredMask = "auto",
-    reading: str | int | None = None,
-    inputs: ChooseInputs | None = None,
-    logits: Callable[[Any], Tensor] | None = None,
-    embed: Callable[..., Tensor] | None = None,
-    embedding_scale: EmbeddingScale = "auto",
-    task: Task = "multiclass",
-) -> Guard:
-    """Return a guard around a trained classifier; see :class:`Guard` for the arguments.
-
-    >>> network = nn.Sequential(nn.Linear(8, 4), nn.Tanh(), nn.Linear(4, 3))
-    >>> images = torch.rand(64, 8, generator=torch.Generator().manual_seed(0))
-    >>> guarded = guard(network).fit([images], progress=False)
-    >>> guarded(images).regret.shape
-    torch.Size([64])
-    """
-    return Guard(
-        model,
-        head=head,
-        layers=layers,
-        mask=mask,
-        reading=reading,
-        inputs=inputs,
-        logits=logits,
-        embed=embed,
-        embedding_scale=embedding_scale,
-        task=task,
-    )
 
 
 class Guard(nn.Module):
@@ -130,6 +93,12 @@ class Guard(nn.Module):
 
     Attributes:
         detector: the fitted :class:`~pnml.Detector`, None before :meth:`fit` or :meth:`load`.
+
+    >>> network = nn.Sequential(nn.Linear(8, 4), nn.Tanh(), nn.Linear(4, 3))
+    >>> images = torch.rand(64, 8, generator=torch.Generator().manual_seed(0))
+    >>> guarded = Guard(network).fit([images], progress=False)
+    >>> guarded(images).regret.shape
+    torch.Size([64])
     """
 
     def __init__(
@@ -154,27 +123,31 @@ class Guard(nn.Module):
         self.model = model
         plain = unwrapped(model)
         _check_head(plain, head)
-        given = GivenHead(plain, head, embed, task) if embed is not None or isinstance(head, tuple) else None
-        wanted = checked_layers(plain, layers)
-        if isinstance(wanted, tuple) and wanted and embedding_scale != "auto":
-            raise ValueError(f'layers={list(wanted)} need embedding_scale="auto", got {embedding_scale!r}')
-        if isinstance(wanted, tuple) and wanted and given is not None:
-            raise ValueError(f"layers={list(wanted)} cannot be watched along with embed=: leave one of them out")
-        if given is not None or embedding_scale != "auto":
-            wanted = ()
-        name = head if isinstance(head, str) and given is None else None
-        self._declared = Declared(name, wanted, mask, reading, logits or logits_of, given, task)
+        declared_layers = checked_layers(plain, layers)
+        own_head = None
+        if embed is not None or isinstance(head, tuple):
+            own_head = OwnHead(plain, head, embed, task)
+        if isinstance(declared_layers, tuple) and declared_layers:
+            names = list(declared_layers)
+            if embedding_scale != "auto":
+                raise ValueError(f'layers={names} need embedding_scale="auto", got {embedding_scale!r}')
+            if own_head is not None:
+                raise ValueError(f"layers={names} cannot be watched along with embed=: leave one of them out")
+        if own_head is not None or embedding_scale != "auto":
+            declared_layers = ()
+        name = head if isinstance(head, str) and own_head is None else None
+        self._declared = Declared(name, declared_layers, mask, reading, logits or logits_of, own_head, task)
         self.inputs = inputs
         self.embedding_scale: EmbeddingScale = embedding_scale
         self.task: Task = task
         self.detector: Detector | None = None
         self._reader: Reader | None = None
         self._watch: WeightWatch | None = None
-        self._before_fit: dict[str, tuple[Tensor, int]] = {}
+        self._mode = EvalMode(model)
+        self._modules_read: list[nn.Module] = []
+        self._buffers_before: dict[str, tuple[Tensor, int]] = {}
         self._input_ndim: int | None = None
         self._options: dict[str, Any] | None = None
-        self._tree = ModuleTree()
-        self._hooked: list[nn.Module] = []
         self._has_warned = False
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -186,22 +159,24 @@ class Guard(nn.Module):
         super().__setattr__(name, value)
 
     def __repr__(self) -> str:
-        wanted = self._declared.layers
-        layers = list(self.layers) or ("last" if self._reader is not None or wanted == () else wanted)
-        state = "not fitted" if self.detector is None else self.detector.described_state
+        head = self.head_name or "auto"
+        if self._declared.own_head is not None:
+            head = "given by embed"
+        if self._reader is not None and self._reader.contract.head.notes:
+            head += f" ({', '.join(self._reader.contract.head.notes)})"
+        layers: Any = list(self.layers)
+        if not layers:
+            layers = self._declared.layers if self._reader is None and self._declared.layers else "last"
         task = "" if self.task == "multiclass" else f"{self.task}, "
-        notes = () if self._reader is None else self._reader.contract.head.notes
-        head = "given by embed" if self._declared.given is not None else self.head_name or "auto"
-        described = f"head {head}" + (f" ({', '.join(notes)})" if notes else "")
-        return f"Guard({type(self._plain).__name__}, {task}{described}, layers {layers}, {state})"
+        state = "not fitted" if self.detector is None else self.detector.described_state
+        return f"Guard({type(unwrapped(self.model)).__name__}, {task}head {head}, layers {layers}, {state})"
 
     @property
     def layers(self) -> tuple[str, ...]:
         """The names of what is watched besides the embeddings; before the first batch only those that you named."""
         if self._reader is not None:
             return self._reader.contract.layer_names
-        wanted = self._declared.layers
-        return wanted if isinstance(wanted, tuple) else ()
+        return self._declared.layers if isinstance(self._declared.layers, tuple) else ()
 
     @property
     def watched(self) -> tuple[Layer, ...]:
@@ -214,9 +189,9 @@ class Guard(nn.Module):
     @property
     def head_name(self) -> str | None:
         """The name of the last layer; None while it is not known, and where ``embed`` gives what enters it."""
-        if self._declared.given is not None:
-            return None
-        return self._declared.head if self._reader is None else self._reader.contract.head.name
+        if self._reader is None or self._declared.own_head is not None:
+            return self._declared.head
+        return self._reader.contract.head.name
 
     @property
     def head(self) -> Affine:
@@ -224,11 +199,6 @@ class Guard(nn.Module):
         if self._reader is None:
             raise ValueError("the head is not known yet: call fit(train_loader) first")
         return self._reader.affine
-
-    @property
-    def _plain(self) -> nn.Module:
-        """The model itself, out of its wrappers."""
-        return unwrapped(self.model)
 
     @property
     def is_prepared(self) -> bool:
@@ -247,13 +217,12 @@ class Guard(nn.Module):
         before = self._reader, self._input_ndim, self._watch
         self._reader = None
         try:
-            training = _Training(self)
-            self._each_batch(loader, training.add, "fit", progress=progress)
-            detector = training.finish()
+            detector = self._fitted_by(self._learn(loader, progress=progress))
         except BaseException:
             self._reader, self._input_ndim, self._watch = before
             raise
-        self.detector, self._has_warned = detector, False
+        self.detector = detector
+        self._has_warned = False
         return self
 
     def calibrate(
@@ -278,16 +247,16 @@ class Guard(nn.Module):
         detector = self.fitted()
         self.warn_if_changed()
         parts: list[CalibrationScores] = []
-
-        def score(_number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            outputs = self._run(args, kwargs).counting()
-            parts.append(
-                detector.calibration_scores(
-                    outputs.embeddings, features=outputs.features, logits=outputs.logits, leave_one_out=leave_one_out
-                )
-            )
-
-        self._each_batch(loader, score, "calibrate", progress=progress)
+        with closing(self._batches(loader, "calibrate", progress=progress)) as batches:
+            for number, outputs in batches:
+                with naming_batch(number):
+                    scores = detector.calibration_scores(
+                        outputs.embeddings,
+                        features=outputs.features,
+                        logits=outputs.logits,
+                        leave_one_out=leave_one_out,
+                    )
+                parts.append(scores)
         every = gather_over_ranks(parts)
         if not every:
             raise ValueError("the loader yielded no samples: nothing to calibrate on")
@@ -300,13 +269,14 @@ class Guard(nn.Module):
             whole: Callable[..., Result] = torch.compiler.disable(self._whole)  # type: ignore[no-untyped-call]
             return whole(args, kwargs)
         detector = self.fitted()
-        if has_labels(kwargs):
+        if not LABELS.isdisjoint(kwargs):
             _, kwargs = inputs_of(kwargs, self.model)
         if sample_count(args, kwargs) == 0 and not self._answers_every_place:
-            embeddings, *features = self._empty_rows(detector)
-            return detector(embeddings, features=features)
-        mode = EvalMode.of(self._plain)
-        mode.enter(self._current_modules())
+            dtype = next((p.dtype for p in self.model.parameters() if p.is_floating_point()), torch.float32)
+            widths = detector.n_features, *detector.feature_widths
+            empty = [torch.empty(0, width, dtype=dtype, device=device_of(self.model)) for width in widths]
+            return detector(empty[0], features=empty[1:])
+        self._enter()
         try:
             with torch.no_grad():
                 if self._reader is None:  # the detector was set by hand
@@ -321,8 +291,8 @@ class Guard(nn.Module):
                 raise ValueError(f"the guard was called with {advice}") from error
             raise
         finally:
-            mode.leave()
-        if self._watch is not None:  # looked at now, while a GPU is at work
+            self._mode.leave()
+        if self._watch is not None and self._watch.has_moved():  # looked at now, while a GPU is at work
             self._watch.warn_if_changed(stacklevel=4)
         return result if outputs.places is None else PlacedResult(result, outputs.places)
 
@@ -333,14 +303,7 @@ class Guard(nn.Module):
         return self.forward(*args, **kwargs)
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Outputs:
-        """Run the model in eval mode; return its logits, embeddings and features, which a detector takes.
-
-        How the model is read is worked out first, if it is not known yet.
-
-        Args:
-            args: the positional arguments of the model.
-            kwargs: its keyword arguments.
-        """
+        """Run the model on its arguments in eval mode; return its logits, embeddings and features."""
         with self.evaluating():
             if self._reader is None:
                 self.prepare(args, kwargs or {})
@@ -356,33 +319,26 @@ class Guard(nn.Module):
 
     def _check_precision(self, dtype: torch.dtype, fitted: torch.dtype) -> None:
         """Refuse embeddings in a coarser precision than those of the fit; warn, once, of a finer one."""
-        names = str(dtype).removeprefix("torch."), str(fitted).removeprefix("torch.")
+        name = str(dtype).removeprefix("torch.")
+        seen = f"the embeddings are {name}, and the guard was fitted on {str(fitted).removeprefix('torch.')}: "
         if torch.finfo(dtype).eps > torch.finfo(fitted).eps:
             raise ValueError(
-                f"the embeddings are {names[0]}, and the guard was fitted on {names[1]}: what rounding does to them "
-                f"would pass for unknown. Fit again as the model is served, pnml.guard(model.to(torch.{names[0]}))"
-                ".fit(train_loader), or fit and calibrate under the same torch.autocast"
+                f"{seen}what rounding does to them would pass for unknown. Fit again as the model is served, "
+                f"pnml.guard(model.to(torch.{name})).fit(train_loader), or fit and calibrate under the same "
+                "torch.autocast"
             )
         if not self._has_warned:
             self._has_warned = True
-            message = (
-                f"the embeddings are {names[0]}, and the guard was fitted on {names[1]}: regrets differ by rounding. "
-                "Fit again as the model is served, guard.fit(train_loader)"
-            )
+            message = f"{seen}regrets differ by rounding. Fit again as the model is served, guard.fit(train_loader)"
             warnings.warn(message, PrecisionWarning, stacklevel=4)
 
     def prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Work out how the model is read with the first samples of a batch: its head, its layers, its mask.
-
-        Args:
-            args: the positional arguments of the model.
-            kwargs: its keyword arguments.
-        """
-        plain = self._plain
+        """Work out how the model is read with the first samples of a batch: its head, its layers, its mask."""
+        plain = unwrapped(self.model)
         if self._options is None and any(map(is_compiled, (self.model, plain))):
             _LOG.info("the compiled model runs uncompiled in the guard: guard.compile() compiles it along with it")
         with self.evaluating():
-            self._before_fit = buffers_of(plain)
+            self._buffers_before = buffers_of(plain)
             self._reader = Reader.of_batch(plain, self._declared, args, kwargs)
         first = next(tensors_in((args, kwargs)), None)
         self._input_ndim = None if first is None else first.ndim
@@ -401,7 +357,7 @@ class Guard(nn.Module):
         """
         if args:
             raise TypeError(f"the options of torch.compile go by their names, as in mode='max-autotune', got {args}")
-        if self._declared.given is not None:
+        if self._declared.own_head is not None:
             raise ValueError("embed= runs the model by itself: compile what it calls, or leave head= and embed= out")
         torch.compile(**kwargs)  # which refuses what is none of its options
         self._options = kwargs
@@ -423,25 +379,31 @@ class Guard(nn.Module):
         """
         detector = Detector.load(path)
         declared = self._declared._replace(task=detector.task)
-        plain = self._plain
+        plain = unwrapped(self.model)
         counters = tuple((detector.reading or {}).get("counters", ()))
-        known = relation(detector.model_fingerprint, plain, counters)
-        if check_model and known == "rounded":
-            raise refuse(path, known)
         try:
             with self.evaluating():  # or some parametrisations would change their buffers
                 reader = Reader.restored(plain, declared, detector)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
-        if check_model and known == "other":
-            raise refuse(path, known)
+        weights = fingerprint(plain, counters)
+        stored = detector.model_fingerprint or weights
+        if check_model and weights["exact"] != stored["exact"]:
+            raise ValueError(
+                f"{path} was fitted with other weights than this model has, or with the same in another precision: fit "
+                "again as you serve it, pnml.guard(model).fit(train_loader), or load the checkpoint it was fitted with."
+                " To use it all the same, load(path, check_model=False), or on the command line --no-check-model"
+            )
         if self._options is not None:
             reader = reader.compiled(self._options)
-        stored = detector.model_fingerprint if known == "same" and detector.model_fingerprint else None
-        self._watch = WeightWatch(plain, stored, counters)
-        self.embedding_scale, self.task = detector.embedding_scale, detector.task
+        self._watch = WeightWatch(plain, weights, counters)
+        self.embedding_scale = detector.embedding_scale
+        self.task = detector.task
+        self.detector = detector
         self._declared = declared
-        self.detector, self._reader, self._input_ndim, self._has_warned = detector, reader, None, False
+        self._reader = reader
+        self._input_ndim = None
+        self._has_warned = False
         return self
 
     def empty_detector(self) -> Detector:
@@ -481,28 +443,32 @@ class Guard(nn.Module):
     @contextmanager
     def evaluating(self) -> Iterator[None]:
         """Keep the model in eval mode and record no gradients while the context is open."""
-        with evaluating(self.model):
-            yield
+        self._enter()
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            self._mode.leave()
 
     def _fitted_by(self, mine: Detector | None) -> Detector:
         """Return the detector of what all ranks have learnt, and keep the weights that it was fitted with."""
+        plain = unwrapped(self.model)
         contract = None
         if self._reader is not None:
-            counters = counters_since(self._before_fit, self._plain)
-            contract = self._reader.contract._replace(counters=counters)
+            contract = self._reader.contract._replace(counters=counters_since(self._buffers_before, plain))
         contract = agreed_over_ranks(contract)
         if contract is None:
             raise ValueError("the loader yielded no samples: nothing to fit")
         if self._reader is None:  # this rank saw no batch
-            self._reader = Reader.of_contract(self._plain, self._declared, contract)
+            self._reader = Reader.of_contract(plain, self._declared, contract)
         self._reader = self._reader.with_contract(contract)
         empty = self.empty_detector()
-        statistic = sum_over_ranks((empty if mine is None else mine).correlation)
+        statistic = sum_over_ranks((mine or empty).correlation)
         if statistic.count + statistic.left_out == 0:
             raise ValueError("the loader yielded no samples: nothing to fit")
         detector = empty.merge(statistic)
         _ = detector.model  # decomposed now, so that warnings come from here and the first call is fast
-        self._watch = WeightWatch(self._plain, None, contract.counters)
+        self._watch = WeightWatch(plain, None, contract.counters)
         detector.model_fingerprint = self._watch.stored
         return detector
 
@@ -510,32 +476,17 @@ class Guard(nn.Module):
     def _answers_every_place(self) -> bool:
         return self._reader is not None and self._reader.contract.head.reading == "every"
 
-    def _current_modules(self) -> list[nn.Module]:
-        """Return all modules of the model; where some were replaced, their outputs are watched from now on."""
-        modules = self._tree.modules(self.model)
-        if modules is not self._hooked:
-            self._hooked = modules
+    def _enter(self) -> None:
+        """Put the model into eval mode; where modules were replaced, the new ones are watched from now on."""
+        modules = self._mode.enter()
+        if modules is not self._modules_read:
+            self._modules_read = modules
             if self._reader is not None:
                 self._reader = self._reader.with_contract(self._reader.contract)
-        return modules
 
-    def _empty_rows(self, detector: Detector) -> list[Tensor]:
-        """Return the embeddings and features of no samples, as the model would give them."""
-        dtype = next((p.dtype for p in self.model.parameters() if p.is_floating_point()), torch.float32)
-        widths = detector.n_features, *detector.feature_widths
-        return [torch.empty(0, width, dtype=dtype, device=device_of(self.model)) for width in widths]
-
-    def _each_batch(
-        self,
-        loader: Iterable[Any],
-        consume: Callable[[int, tuple[Any, ...], dict[str, Any]], object],
-        what: str,
-        *,
-        progress: bool,
-    ) -> None:
-        """Call ``consume`` with the number of every batch of a loader, and with the model's arguments in it."""
+    def _batches(self, loader: Iterable[Any], what: str, *, progress: bool) -> Generator[tuple[int, Outputs]]:
+        """Yield the number of every batch of a loader, and what the model gives for it, without padding."""
         loader = as_loader(loader)
-        self._current_modules()
         with self.evaluating(), closing(track(loader, what, shown=progress and is_first_rank())) as batches:
             for number, batch in enumerate(batches):
                 args, kwargs = inputs_of(batch, self.model, self.inputs)
@@ -544,47 +495,39 @@ class Guard(nn.Module):
                 if self._reader is None:
                     self.prepare(args, kwargs)
                 with naming_batch(number):
-                    consume(number, args, kwargs)
+                    outputs = self._run(args, kwargs).counting()
+                yield number, outputs
+
+    def _learn(self, loader: Iterable[Any], *, progress: bool) -> Detector | None:
+        """Return a detector of the batches of a loader, None if it yields none."""
+        detector = None
+        waiting: list[tuple[int, list[Tensor]]] = []
+        count = 0
+        with closing(self._batches(loader, "fit", progress=progress)) as batches:
+            for number, outputs in batches:
+                if detector is None:
+                    detector = self.empty_detector()
+                waiting.append((number, [x.clone() for x in (outputs.embeddings, *outputs.features)]))
+                count += len(outputs.embeddings)
+                if count >= _MOST_ROWS:
+                    _add(detector, waiting)
+                    waiting = []
+                    count = 0
+            if detector is not None and waiting:
+                _add(detector, waiting)
+        return detector
 
 
-class _Training:
-    """The statistic of the batches that a guard has been shown in a fit."""
-
-    def __init__(self, guard: Guard) -> None:
-        self._guard = guard
-        self._detector: Detector | None = None
-        self._waiting: list[tuple[int, list[Tensor]]] = []
-        self._count = 0
-
-    def add(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Run the model on a batch of the loader and keep its embeddings and features, to be learnt from."""
-        outputs = self._guard._run(args, kwargs).counting()  # noqa: SLF001
-        rows = [outputs.embeddings.clone(), *(part.clone() for part in outputs.features)]
-        self._waiting.append((number, rows))
-        self._count += len(outputs.embeddings)
-        if self._count >= _MOST_ROWS:
-            self._learn()
-
-    def _learn(self) -> None:
-        """Add the rows that wait to the statistic; an error names their batch."""
-        waiting, self._waiting, self._count = self._waiting, [], 0
-        if not waiting:
-            return
-        if self._detector is None:
-            self._detector = self._guard.empty_detector()
-        try:
-            embeddings, *features = map(torch.cat, zip(*(rows for _, rows in waiting), strict=True))
-            self._detector.partial_fit(embeddings, features=features)
-        except ValueError:
-            for number, (embeddings, *features) in waiting:
-                with naming_batch(number):
-                    self._detector.partial_fit(embeddings, features=features)
-            raise
-
-    def finish(self) -> Detector:
-        """Return the fitted detector, of the batches of all ranks under ``torch.distributed``."""
-        self._learn()
-        return self._guard._fitted_by(self._detector)  # noqa: SLF001
+def _add(detector: Detector, waiting: list[tuple[int, list[Tensor]]]) -> None:
+    """Add the embeddings and features of numbered batches to a statistic; an error names their batch."""
+    try:
+        embeddings, *features = map(torch.cat, zip(*(rows for _, rows in waiting), strict=True))
+        detector.partial_fit(embeddings, features=features)
+    except ValueError:
+        for number, (embeddings, *features) in waiting:
+            with naming_batch(number):
+                detector.partial_fit(embeddings, features=features)
+        raise
 
 
 def _check_model(model: Any) -> None:
@@ -603,10 +546,15 @@ def _check_head(model: nn.Module, head: Any) -> None:
     """Raise unless a head is the name of a module of the model, a weight and a bias, or None."""
     if head is None or isinstance(head, tuple):
         return
+    modules = dict(model.named_modules())
     linear = list(linear_layers(model))
     if not isinstance(head, str):
-        name = next((name for name, module in model.named_modules() if module is head and name), None)
-        example = f"head={name!r}" if name else f"of its linear layers {linear}"
+        names = [f"head={name!r}" for name, module in modules.items() if module is head and name]
+        example = names[0] if names else f"of its linear layers {linear}"
         raise TypeError(f"head must be the name of a layer, got {type(head).__name__}: give its name, {example}")
-    if head not in dict(model.named_modules()):
+    if head not in modules:
         raise ValueError(f"head {head!r} is no module of the model; its linear layers are {linear}")
+
+
+guard = Guard
+"""A :class:`Guard`, in the words of a sentence: ``pnml.guard(model).fit(train_loader)``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from pnml.pytorch.trace import Call, Trace
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
-_PROBES = 1024  # unit vectors that enter a layer at a time
 _ROUNDING = 1e-4  # of the largest number, in float32 and better
 _RULED_OUT = -1e4  # logits of classes that a model does not allow
 
@@ -48,17 +48,11 @@ class Affine(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """What a head was given and gave.
+    """What a head was given and gave."""
 
-    Attributes:
-        embeddings: shape (n, M).
-        logits: shape (n, C).
-        places: the shape of the answers where there is more than one for a sample, (n, T) or (n, H, W); None otherwise.
-    """
-
-    embeddings: Tensor
-    logits: Tensor
-    places: tuple[int, ...] | None = None
+    embeddings: Tensor  # (n, M)
+    logits: Tensor  # (n, C)
+    places: tuple[int, ...] | None = None  # (samples, T) or (samples, H, W) where each has an answer
 
 
 def linear_layers(model: nn.Module) -> dict[str, nn.Linear]:
@@ -70,38 +64,35 @@ def own_affine(layer: nn.Module) -> Affine | None:
     """Return the weight (C, M) and the bias (C,) of a linear layer or a convolution, zeros if it has none."""
     if not isinstance(layer, (nn.Linear, *_CONVOLUTIONS)) or not isinstance(layer.weight, Tensor):
         return None
-    weight, bias = layer.weight.detach().flatten(1), layer.bias
-    return Affine(weight, weight.new_zeros(len(weight)) if bias is None else bias.detach())
+    return _affine(layer.weight.flatten(1), layer.bias)
+
+
+def _affine(weight: Tensor, bias: Tensor | None) -> Affine:
+    """Return a weight and a bias, zeros if there is none, without gradients."""
+    return Affine(weight.detach(), weight.new_zeros(len(weight)) if bias is None else bias.detach())
 
 
 @torch.no_grad()
 def probed_affine(layer: nn.Module) -> Affine | None:
-    """Return the affine map that agrees with a layer, in eval mode, on all unit vectors and their opposites.
-
-    None if it takes no rows of numbers, or nobody says how wide they are.
-    """
+    """Return the affine map that agrees with a layer, in eval mode, on all unit vectors; None if it takes no rows."""
     widths = (getattr(part, "in_features", None) for part in layer.modules())
     width = next((width for width in widths if isinstance(width, int)), None)
     like = next((p for p in layer.parameters() if p.is_floating_point()), torch.empty(0))
     if width is None:
         return None
-    units = torch.split(torch.eye(width, dtype=like.dtype, device=like.device), _PROBES)
+    units = torch.eye(width, dtype=like.dtype, device=like.device)
     try:
-        above = torch.cat([layer(part) for part in units]).double()
-        below = torch.cat([layer(-part) for part in units]).double()
+        bias = layer(torch.zeros_like(units[:1])).double()
+        weight = layer(units).double() - bias
     except (RuntimeError, TypeError, ValueError, IndexError, AttributeError):  # it takes something else
         return None
-    return None if above.ndim != 2 else Affine((above - below).T / 2, (above + below).mean(dim=0) / 2)
+    return Affine(weight.T, bias[0]) if weight.ndim == 2 else None
 
 
 def affine_of(layer: nn.Module, x: Tensor, z: Tensor) -> tuple[Affine, bool] | None:
-    """Return the affine map of a layer, and whether it was probed; None if the layer is not affine on these rows.
-
-    Args:
-        layer: a linear layer, or anything that behaves as one, such as one with LoRA around it.
-        x: rows that entered it, (n, M).
-        z: what it put out, (n, C).
-    """
+    """Return the affine map of a layer, and whether it was probed; None if the layer is not affine on these rows."""
+    x = x.flatten(0, 1)
+    z = z.flatten(0, 1)
     own = own_affine(layer)
     if own is not None and _maps(own, x, z):
         return own, False
@@ -109,6 +100,20 @@ def affine_of(layer: nn.Module, x: Tensor, z: Tensor) -> tuple[Affine, bool] | N
         return None
     probed = probed_affine(layer)
     return (probed, True) if probed is not None and _maps(probed, x, z) else None
+
+
+def _maps(affine: Affine, x: Tensor, z: Tensor) -> bool:
+    """Return whether an affine map gives z for x, on some rows and but for rounding."""
+    weight, bias = (part.to(x.device, torch.float32) for part in affine)
+    if weight.shape != (z.shape[1], x.shape[1]):
+        return False
+    with torch.autocast(x.device.type, enabled=False):
+        plain = nn.functional.linear(x[:64].float(), weight, bias)
+    finite = z[:64].isfinite() & plain.isfinite()
+    apart = torch.where(finite, (plain - z[:64].float()).abs(), 0)
+    share = 0.005 if z.dtype in {torch.float32, torch.float64} else 0.03
+    tolerance = share * torch.where(finite, plain.abs(), 0).max()
+    return bool((apart <= tolerance).all())
 
 
 def with_zero_class(affine: Affine) -> Affine:
@@ -135,8 +140,8 @@ def as_places(layer: nn.Module, entered: Tensor, output: Tensor) -> tuple[Tensor
     if entered.ndim < 2 or output.ndim != entered.ndim:
         return None
     if isinstance(layer, _CONVOLUTIONS):
-        padded = layer.padding not in {"valid", (0,) * len(layer.kernel_size)}
-        if layer.groups != 1 or padded or entered.ndim != len(layer.kernel_size) + 2:
+        is_padded = layer.padding not in {"valid", (0,) * len(layer.kernel_size)}
+        if layer.groups != 1 or is_padded:
             return None
         if {*layer.kernel_size, *layer.stride} == {1}:
             return entered.flatten(2).transpose(1, 2), output.flatten(2).transpose(1, 2)
@@ -156,37 +161,47 @@ def find_head(
     name: str | None = None,
     reading: str | int | None = None,
     task: Task = "multiclass",
-) -> tuple[Head, Affine, Tensor]:
-    """Return the layer whose output is what a model answers, its weight and bias, and the tensor that entered it.
+) -> tuple[Head, Affine]:
+    """Return the layer whose output is what a model answers, and its weight and bias.
 
-    Args:
-        trace: of a forward pass.
-        answer: what the model returned as logits.
-        mask: which tokens count, (n, T).
-        name: the module to take, whose output is taken for the logits whatever the model makes of it.
-        reading: what of its output is meant, where it has several tokens or pixels.
-        task: "multilabel" if every output is a label of its own.
+    Of the module ``name`` the output is taken for the logits whatever the model makes of it. ``reading`` is what of it
+    is meant, where it has several tokens or pixels; ``mask`` (n, T) says which of them count.
     """
-    _check_task(trace, answer, task)
-    _check_reading(reading)
+    _check_answer(trace, answer, task)
+    if reading is not None and not isinstance(reading, int) and reading not in READINGS:
+        raise ValueError(f"reading must be the number of a token or one of {READINGS}, got {reading!r}")
     calls = [call for call in reversed(trace.calls) if _may_be_head(call, name)]
     calls.sort(key=lambda call: len(list(call.module.modules())))  # the layer, not what holds it
     calls.sort(key=lambda call: call.place != _place(answer))  # the very tensor that the model returned comes first
-    not_affine: list[Call] = []
-    for function in FUNCTIONS:
-        for call in calls:
-            for x, z, samples_axis in _both_axes(call, answer):
-                match = next(_readings(z, _by_place(answer, call.module), mask, function, reading), None)
-                if match is None:
-                    continue
-                affine = affine_of(call.module, x.flatten(0, 1), z.flatten(0, 1))
-                if affine is not None:
-                    head = Head(call.name, call.number, match, function, samples_axis, is_probed=affine[1])
-                    return _of_task(head, affine[0], call, task)
-                not_affine.append(call)
-    if name is not None:
-        return _declared(trace, calls, answer, reading, task)
-    raise not_found(trace, answer, not_affine)
+    refusal = None
+    for function, call in product(FUNCTIONS, calls):
+        for samples_axis, x, z in _by_axis(call, answer):
+            match = _reading_of(z, _by_place(answer, call.module), mask, function, reading)
+            if match is None:
+                continue
+            affine = affine_of(call.module, x, z)
+            if affine is not None:
+                head = Head(call.name, call.number, match, function, samples_axis, is_probed=affine[1])
+                return _of_task(head, affine[0], task)
+            refusal = _not_affine(trace, call, match)
+    if refusal is not None:
+        raise refusal
+    if name is None:
+        raise _not_found(trace, answer)
+    return _declared_head(trace, calls, answer, reading, task)
+
+
+def _check_answer(trace: Trace, answer: Tensor, task: Task) -> None:
+    """Raise for an answer that cannot be logits of this task."""
+    if not answer.is_floating_point() or not answer.ndim:
+        raise TypeError(
+            f"the model returned {answer.dtype} of shape {tuple(answer.shape)}: expected logits, one row per sample"
+        )
+    kind = getattr(getattr(trace.root.module, "config", None), "problem_type", None)
+    if kind == "regression":
+        raise HeadNotFoundError("the model's config says that it is a regression, which has no regret")
+    if kind == "multi_label_classification" and task == "multiclass":
+        raise _multilabel_refusal(answer.shape[-1], "its config says so")
 
 
 def _may_be_head(call: Call, name: str | None) -> bool:
@@ -199,7 +214,7 @@ def _may_be_head(call: Call, name: str | None) -> bool:
     return hasattr(call.module, "in_features") or any(p.ndim > 1 for p in call.module.parameters())
 
 
-def _both_axes(call: Call, answer: Tensor) -> Iterator[tuple[Tensor, Tensor, int]]:
+def _by_axis(call: Call, answer: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
     """Yield what entered and left a layer by sample and place, with samples in the first axis or in the second."""
     assert call.entered is not None  # noqa: S101 - chosen
     assert call.output is not None  # noqa: S101 - chosen
@@ -208,39 +223,39 @@ def _both_axes(call: Call, answer: Tensor) -> Iterator[tuple[Tensor, Tensor, int
         return
     x, z = places
     if len(z) == len(answer):
-        yield x, z, 0
+        yield 0, x, z
     if call.output.ndim == 3 and z.shape[1] == len(answer) and answer.ndim < 3:
-        yield x.transpose(0, 1), z.transpose(0, 1), 1
+        yield 1, x.transpose(0, 1), z.transpose(0, 1)
 
 
-def _readings(
+def _reading_of(
     z: Tensor, answer: Tensor, mask: Tensor | None, function: str, declared: str | int | None
-) -> Iterator[str | int]:
-    """Yield the readings of z (n, places, C) by which it is the answer, (n, C) or (n, places, C)."""
-    apply = FUNCTIONS[function]
+) -> str | int | None:
+    """Return the reading of z (n, places, C) by which it is the answer, (n, C) or (n, places, C); None if none is."""
+    choices: list[str | int]
     if answer.ndim == 3:
-        if answer.shape == z.shape and z.shape[1] > 1 and declared in {None, "every"} and _same(apply(z), answer):
-            yield "every"
-        return
-    if answer.shape != (len(z), z.shape[2]):
-        return
-    if z.shape[1] == 1:
-        if declared in {None, 0, -1} and _same(apply(z[:, 0]), answer):
-            yield "row"
-        return
-    choices: list[str | int] = ["token", "masked mean", "mean"] if declared is None else [declared]
+        choices = ["every"] if z.shape[1] > 1 and declared in {None, "every"} else []
+    elif z.shape[1] == 1:
+        choices = ["row"] if declared in {None, 0, -1} else []
+    else:
+        choices = ["token", "masked mean", "mean"] if declared is None else [declared]
     for reading in choices:
-        if reading == "every" or (reading == "masked mean" and (mask is None or mask.shape != z.shape[:2])):
+        if (reading == "every") != (answer.ndim == 3) or answer.shape[-1] != z.shape[-1]:
+            continue
+        if reading == "masked mean" and (mask is None or mask.shape != z.shape[:2]):
             continue
         token = nearest_token(z, answer, function) if reading == "token" else None
-        if _same(apply(take(z, reading, token, mask)), answer):
-            yield reading
+        rows = answer.flatten(0, -2)
+        logits = take(z, reading, token, mask)
+        if logits.shape == rows.shape and _same(FUNCTIONS[function](logits), rows):
+            return reading
+    return None
 
 
 def nearest_token(z: Tensor, answer: Tensor, function: str) -> Tensor:
     """Return which token of z (n, T, C) is nearest to the answer (n, C) of its sample, (n,)."""
-    wide, target = FUNCTIONS[function](z.float()), answer.float()[:, None]
-    apart = torch.where(target > _RULED_OUT, (wide - target).abs(), 0)
+    target = answer.float()[:, None]
+    apart = torch.where(target > _RULED_OUT, (FUNCTIONS[function](z.float()) - target).abs(), 0)
     return apart.amax(dim=-1).nan_to_num(torch.inf).argmin(dim=1)
 
 
@@ -262,71 +277,64 @@ def take(values: Tensor, reading: str | int, token: Tensor | None, mask: Tensor 
     return values.gather(1, token[:, None, None].expand(-1, 1, values.shape[2]))[:, 0]
 
 
-def _of_task(head: Head, affine: Affine, call: Call, task: Task) -> tuple[Head, Affine, Tensor]:
+def _of_task(head: Head, affine: Affine, task: Task) -> tuple[Head, Affine]:
     """Return the head for one logit, for labels, or as it is; raise where its function contradicts the task."""
-    assert call.entered is not None  # noqa: S101 - chosen
     labels = len(affine.weight)
-    if head.function == "sigmoid" and labels > 1 and task == "multiclass":
-        raise multilabel_refusal(labels, f"the sigmoid of {head.name!r} is what it returns")
-    if "softmax" in head.function and task == "multilabel":
+    if task == "multiclass":
+        if head.function == "sigmoid" and labels > 1:
+            raise _multilabel_refusal(labels, f"the sigmoid of {head.name!r} is what it returns")
+        if labels > 1:
+            return head, affine
+        return head._replace(one_logit=True), with_zero_class(affine)
+    if "softmax" in head.function:
         raise HeadNotFoundError(
             f"task='multilabel' was given, and the model ends in {head.function}: leave the task out"
         )
-    if head.reading == "every" and task == "multilabel":
+    if head.reading == "every":
         raise HeadNotFoundError(
             f"every token or pixel has {labels} labels of its own, for which there is no regret yet: guard each label "
             "by itself, with a model that returns its logit alone"
         )
-    if task == "multilabel":
-        return head, with_zero_class(affine), call.entered
-    if labels == 1:
-        return head._replace(one_logit=True), with_zero_class(affine), call.entered
-    return head, affine, call.entered
+    return head, with_zero_class(affine)
 
 
-def _declared(
+def _declared_head(
     trace: Trace, calls: Sequence[Call], answer: Tensor, reading: str | int | None, task: Task
-) -> tuple[Head, Affine, Tensor]:
+) -> tuple[Head, Affine]:
     """Return the head that a user named, of which the model's answer is no plain reading."""
-    places = [(call, *each) for call in calls for each in _both_axes(call, answer)]
+    places = [(call, *rows) for call in calls for rows in _by_axis(call, answer)]
     if not places:
         raise HeadNotFoundError(
             f"the head was not called, or not with one entry per sample. {_candidates(trace, answer)}"
         )
-    call, x, z, samples_axis = places[0]
-    name = call.name
+    call, samples_axis, x, z = places[0]
     if reading is None and z.shape[1] > 1:
         raise HeadNotFoundError(
-            f"the head {name!r} puts out {z.shape[1]} rows a sample, and none of them nor their mean is what the model "
-            f"answers: say which is meant, pnml.guard(model, head={name!r}, reading=0), reading='mean' or 'every'"
+            f"the head {call.name!r} puts out {z.shape[1]} rows a sample, and none of them nor their mean is what the "
+            f"model answers: say which is meant, pnml.guard(model, head={call.name!r}, reading=0), reading='mean' or "
+            "'every'"
         )
-    affine = affine_of(call.module, x.flatten(0, 1), z.flatten(0, 1))
+    affine = affine_of(call.module, x, z)
     if affine is None:
-        raise HeadNotFoundError(
-            f"the head {name!r}, a {type(call.module).__name__}, does not compute weight · x + bias, which the regret "
-            f"needs, or its output is changed in place after it: write z = z / 2, not z /= 2.{_WAY_OUT}"
-        )
-    head = Head(name, call.number, "row" if z.shape[1] == 1 else reading or 0, "declared", samples_axis)
-    return _of_task(head._replace(is_probed=affine[1]), affine[0], call, task)
+        raise _not_affine(trace, call, reading or "row")
+    match = "row" if z.shape[1] == 1 else reading or 0
+    head = Head(call.name, call.number, match, "declared", samples_axis, is_probed=affine[1])
+    return _of_task(head, affine[0], task)
 
 
 def warning_of(head: Head, logits: Tensor | None, answer: Tensor | None) -> str | None:
     """Return what a user should know who takes the model's answer for logits of its classes, None if it is them."""
     if logits is not None and answer is not None and head.function == "declared":
-        is_plain = answer.shape == logits.shape and torch.equal(answer.argmax(-1), logits.argmax(-1))
+        if answer.shape == logits.shape and torch.equal(answer.argmax(-1), logits.argmax(-1)):
+            return None
         return (
-            None
-            if is_plain
-            else (
-                f"the model's answer is not what its head {head.name!r} puts out, nor a scaling of it: logits, "
-                "probabilities and predictions of the guard are those of the head's own output, as declared"
-            )
+            f"the model's answer is not what its head {head.name!r} puts out, nor a scaling of it: logits, "
+            "probabilities and predictions of the guard are those of the head's own output, as declared"
         )
     if head.one_logit:
-        undone = f", before the {head.function}," if head.function else ""
         return (
-            f"the model gives one number a sample: the output z of its head {head.name!r}{undone} is taken for the "
-            "logits (0, z) of two classes. A regression has no regret"
+            f"the model gives one number a sample: the output z of its head {head.name!r} (before a sigmoid, if there "
+            "is one) is taken for the logits (0, z) of two classes. A regression has no regret"
         )
     if head.function:
         return (
@@ -337,15 +345,7 @@ def warning_of(head: Head, logits: Tensor | None, answer: Tensor | None) -> str 
 
 
 def read_head(head: Head, module: nn.Module, call: tuple[Any, Tensor], answer: Tensor, mask: Tensor | None) -> Rows:
-    """Return the embeddings and logits of a forward pass.
-
-    Args:
-        head: how it is read.
-        module: the layer.
-        call: what entered it, and what it put out.
-        answer: what the model returned as logits.
-        mask: which tokens count, (n, T).
-    """
+    """Return the embeddings and logits of a forward pass."""
     x, z = call
     if head.reading == "row" and not head.function and x.ndim == answer.ndim == 2 and not head.one_logit:
         if answer is not z:
@@ -363,15 +363,15 @@ def read_head(head: Head, module: nn.Module, call: tuple[Any, Tensor], answer: T
     if token is not None:  # of a sample without an answer there is none to take
         embeddings = torch.where(by_place.isnan().any(dim=1, keepdim=True), torch.nan, embeddings)
     if head.function != "declared":
-        rows = by_place.flatten(0, 1) if by_place.ndim == 3 else by_place
+        rows = by_place.flatten(0, -2)
         _check_same(head, logits, rows)
         logits = logits if head.function else rows
     if head.one_logit:
         logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
     if head.reading != "every":
         return Rows(embeddings, logits)
-    shape = tuple(z.shape)
-    return Rows(embeddings, logits, (shape[0], *shape[2:]) if isinstance(module, _CONVOLUTIONS) else shape[:-1])
+    is_image = isinstance(module, _CONVOLUTIONS)
+    return Rows(embeddings, logits, (z.shape[0], *z.shape[2:]) if is_image else tuple(z.shape[:-1]))
 
 
 def _check_places(head: Head, z: Tensor, mask: Tensor | None) -> None:
@@ -404,25 +404,12 @@ def _same(x: Tensor, answer: Tensor, slack: float = 1.0) -> bool:
         return True
     eps = max(torch.finfo(x.dtype).eps, torch.finfo(answer.dtype).eps)
     tolerance = slack * (8 * eps if eps > 1e-6 else _ROUNDING)
-    x, answer = x.detach().double(), answer.detach().double()
+    x = x.detach().double()
+    answer = answer.detach().double()
     allowed = answer > _RULED_OUT
     size = torch.where(x.isfinite() & allowed, x.abs(), 0).max()
     apart = torch.where(allowed & x.isfinite(), (x - answer).abs(), 0)
     return bool((allowed.any() | ~x.isfinite().any()) & (apart <= tolerance * size).all())
-
-
-def _maps(affine: Affine, x: Tensor, z: Tensor) -> bool:
-    """Return whether an affine map gives z for x, on some rows and but for rounding."""
-    weight, bias = (part.to(x.device, torch.float32) for part in affine)
-    if weight.shape != (z.shape[1], x.shape[1]):
-        return False
-    exact = z.dtype in {torch.float32, torch.float64}
-    with torch.autocast(x.device.type, enabled=False):
-        plain = nn.functional.linear(x[:64].float(), weight, bias)
-    finite = z[:64].isfinite() & plain.isfinite()
-    apart = torch.where(finite, (plain - z[:64].float()).abs(), 0)
-    tolerance = (0.005 if exact else 0.03) * torch.where(finite, plain.abs(), 0).max()
-    return bool((apart <= tolerance).all())
 
 
 def _place(tensor: Tensor) -> tuple[int, int]:
@@ -435,8 +422,10 @@ def _by_place(answer: Tensor, module: nn.Module) -> Tensor:
     >>> _by_place(torch.zeros(4, 5, 2, 3), nn.Conv2d(1, 5, 1)).shape, _by_place(torch.zeros(4), nn.Linear(2, 1)).shape
     (torch.Size([4, 6, 5]), torch.Size([4, 1]))
     """
-    if answer.ndim < 3:
-        return answer[:, None] if answer.ndim == 1 else answer
+    if answer.ndim == 1:
+        return answer[:, None]
+    if answer.ndim == 2:
+        return answer
     if isinstance(module, _CONVOLUTIONS):
         rows = answer.flatten(2).transpose(1, 2)
     else:
@@ -444,24 +433,7 @@ def _by_place(answer: Tensor, module: nn.Module) -> Tensor:
     return rows[:, 0] if rows.shape[1] == 1 else rows
 
 
-def _check_reading(reading: Any) -> None:
-    if reading is not None and not isinstance(reading, int) and reading not in READINGS:
-        raise ValueError(f"reading must be the number of a token or one of {READINGS}, got {reading!r}")
-
-
-def _check_task(trace: Trace, answer: Tensor, task: Task) -> None:
-    if not answer.is_floating_point() or not answer.ndim:
-        raise TypeError(
-            f"the model returned {answer.dtype} of shape {tuple(answer.shape)}: expected logits, one row per sample"
-        )
-    kind = getattr(getattr(trace.root.module, "config", None), "problem_type", None)
-    if kind == "regression":
-        raise HeadNotFoundError("the model's config says that it is a regression, which has no regret")
-    if kind == "multi_label_classification" and task == "multiclass":
-        raise multilabel_refusal(answer.shape[-1], "its config says so")
-
-
-def multilabel_refusal(labels: int, reason: str) -> HeadNotFoundError:
+def _multilabel_refusal(labels: int, reason: str) -> HeadNotFoundError:
     """Return the error for independent labels that would be taken for classes."""
     return HeadNotFoundError(
         f"the model has {labels} independent labels, not classes of which one is right: {reason}. Take one regret per "
@@ -476,7 +448,24 @@ _WAY_OUT = (
 """What every refusal ends with: a line to copy."""
 
 
-def not_found(trace: Trace, answer: Tensor, not_affine: Sequence[Call] = ()) -> HeadNotFoundError:
+def _not_affine(trace: Trace, call: Call, reading: str | int) -> HeadNotFoundError:
+    """Return the error for a layer that puts out something else than weight · x + bias, or is overwritten."""
+    later = trace.calls[trace.calls.index(call) + 1 :]
+    writers = [each.name for each in later if each.place == call.place and getattr(each.module, "inplace", False)]
+    if not writers:
+        return HeadNotFoundError(
+            f"the head {call.name!r}, a {type(call.module).__name__}, does not compute weight · x + bias, which the "
+            f"regret needs, or its output is changed in place after it: write z = z / 2, not z /= 2.{_WAY_OUT}"
+        )
+    declared = f", reading={reading!r}" if isinstance(reading, int) or reading in READINGS else ""
+    return HeadNotFoundError(
+        f"the output of the head {call.name!r} is changed in place by {writers[0]!r}: keep it, and take it for the "
+        f"logits:\n  model.get_submodule({writers[0]!r}).inplace = False\n"
+        f"  pnml.guard(model, head={call.name!r}{declared})"
+    )
+
+
+def _not_found(trace: Trace, answer: Tensor) -> HeadNotFoundError:
     """Return the error that says what was seen in a forward pass, and what to declare."""
     if not trace.calls or any(isinstance(m, torch.jit.ScriptModule) for m in trace.root.module.modules()):
         return HeadNotFoundError(
@@ -489,56 +478,64 @@ def not_found(trace: Trace, answer: Tensor, not_affine: Sequence[Call] = ()) -> 
             f"the model answered with shape {tuple(answer.shape)}, as for one sample without an axis of samples: pass "
             "batches, DataLoader(dataset, batch_size=128), or x[None] for one sample"
         )
-    seen = f"no linear layer puts out what the model answers, of shape {tuple(answer.shape)}"
-    if not_affine:
-        call = not_affine[-1]
-        seen = (
-            f"the head {call.name!r}, a {type(call.module).__name__}, puts out what the model answers, and does not "
-            "compute weight · x + bias, which the regret needs, or its output is changed in place: write z = z / 2"
-        )
-    return HeadNotFoundError(f"{seen}. {_candidates(trace, answer)}{_WAY_OUT}")
+    return HeadNotFoundError(
+        f"no linear layer puts out what the model answers, of shape {tuple(answer.shape)}. "
+        f"{_several_heads(trace, answer) or _candidates(trace, answer) + _WAY_OUT}"
+    )
 
 
 def _candidates(trace: Trace, answer: Tensor) -> str:
     """Return the linear layers that were called last, with their shapes, and the lines by which one is declared."""
-    linear = [call for call in trace.calls if own_affine(call.module) is not None and call.output is not None]
-    width = answer.shape[-1] if answer.ndim > 1 else 1
-    fitting = [call for call in linear if call.output is not None and width in call.output.shape[1:]]
-    shapes = {call.name: tuple(call.output.shape) for call in (fitting or linear)[-6:] if call.output is not None}
+    shapes = {call.name: call.shape for call in trace.calls if own_affine(call.module) is not None and call.shape}
     if not shapes:
         return "The model called no linear layer that shows its output."
+    width = answer.shape[-1] if answer.ndim > 1 else 1
+    fitting = {name: shape for name, shape in shapes.items() if width in shape[1:]}
+    listed = "".join(f"\n  {name!r} put out {shape}" for name, shape in list((fitting or shapes).items())[-6:])
     if not fitting:
-        listed = ", ".join(f"{name!r} {shape}" for name, shape in shapes.items())
-        return f"None of its last linear layers has an output as wide: {listed}."
-    listed = "".join(f"\n  {name!r} put out {shape}" for name, shape in shapes.items())
-    name = list(shapes)[-1]
+        return f"None of its last linear layers has an output as wide: {listed}"
     advice = (
         f"Its last linear layers:{listed}\nIf the model goes on with the output of one of them, as by a temperature or "
-        f"in another order of classes, take that output for the logits:\n  pnml.guard(model, head={name!r})\nIf it "
-        "returns several things, take the logits out:\n  pnml.guard(model, logits=lambda output: output[0])"
+        "in another order of classes, take that output for the logits:\n"
+        f"  pnml.guard(model, head={list(fitting)[-1]!r})"
+        "\nIf it returns several things, take the logits out:\n  pnml.guard(model, logits=lambda output: output[0])"
     )
-    rows = {shape[0] for shape in shapes.values()} - {len(answer)}
-    if rows and len(fitting) == 1:
+    (rows, *_), *others = fitting.values()
+    if rows != len(answer) and not others:
         advice += (
-            f"\nThe layer was given {max(rows)} rows for {len(answer)} samples: if these are views of a sample, guard "
+            f"\nThe layer was given {rows} rows for {len(answer)} samples: if these are views of a sample, guard "
             "the model of one view, or average in embed= what enters the layer"
-        )
-    elif len(shapes) > 1:
-        advice += (
-            "\nIf the answer is a sum or a mean over several heads, join what enters them and their weights:\n  "
-            "pnml.guard(model, head=(torch.cat([a.weight, b.weight], 1) / 2, (a.bias + b.bias) / 2), "
-            "embed=lambda model, x: torch.cat([...], 1))"
         )
     return advice
 
 
-class GivenHead:
+def _several_heads(trace: Trace, answer: Tensor) -> str:
+    """Return the lines that join linear layers whose outputs are added up or averaged; nothing if none are."""
+    linear = [call for call in trace.calls if isinstance(call.module, nn.Linear) and call.shape == answer.shape]
+    outputs = [call.output for call in linear if call.output is not None]
+    count = len(outputs)
+    if count < 2 or not any(_same(sum(outputs[1:], outputs[0]) / share, answer) for share in (1, count)):
+        return ""
+    share = "" if _same(sum(outputs[1:], outputs[0]), answer) else f" / {count}"
+    has_bias = isinstance(linear[0].module.bias, Tensor)
+    bias = f"sum(head.bias for head in heads){share}" if has_bias else "None"
+    return (
+        f"It is the {'mean' if share else 'sum'} of several heads: join what enters them and their weights:\n"
+        f"  heads = [model.get_submodule(name) for name in {[call.name for call in linear]}]\n"
+        "  rows = {}\n"
+        "  for head in heads: head.register_forward_hook(lambda head, x, z: rows.update({head: x[0]}))\n"
+        f"  head = (torch.cat([head.weight for head in heads], 1){share}, {bias})\n"
+        "  embed = lambda model, *x, **names: (model(*x, **names), torch.cat([rows[head] for head in heads], 1))[1]\n"
+        "  pnml.guard(model, head=head, embed=embed)"
+    )
+
+
+class OwnHead:
     """A head of the user's: a weight and a bias, and ``embed(model, *args, **kwargs)`` for what enters it."""
 
     def __init__(self, model: nn.Module, head: Any, embed: Callable[..., Tensor] | None, task: Task) -> None:
         if embed is None or head is None:
             raise ValueError(f"a head of your own and embed= go together:{_WAY_OUT}")
-        self._model, self._embed = model, embed
         if isinstance(head, str):
             linear = own_affine(model.get_submodule(head))
             if linear is None:
@@ -547,8 +544,9 @@ class GivenHead:
             weight, bias = head
             if not isinstance(weight, Tensor) or weight.ndim != 2:
                 raise ValueError(f"the head's weight must be a tensor of shape (classes, features).{_WAY_OUT}")
-            weight = weight.detach()
-            linear = Affine(weight, weight.new_zeros(len(weight)) if bias is None else bias.detach())
+            linear = _affine(weight, bias)
+        self._model = model
+        self._embed = embed
         self._linear = linear
         self._one_logit = len(linear.weight) == 1 and task == "multiclass"
         self.affine = with_zero_class(linear) if self._one_logit or task == "multilabel" else linear
@@ -571,20 +569,20 @@ class GivenHead:
         """Return the head; raise :class:`HeadNotFoundError` unless it gives what the model gives for a batch."""
         answer = logits(eager(self._model)(*copied(args), **copied(kwargs)))
         rows = self.run(*copied((args, kwargs)))
-        made = rows.logits[:, 1 if self._one_logit else 0 :]
-        given = answer
-        if answer.ndim > 2 and answer.shape[1] == made.shape[1] and tuple(answer.shape[:-1]) != rows.places:
-            given = answer.movedim(1, -1)  # pixels: channels come first
-        if given.numel() == made.numel():
-            given = given.reshape(made.shape)
-            for function, apply in FUNCTIONS.items():
-                if _same(apply(made), given):
-                    if function == "sigmoid" and made.shape[1] > 1 and self.affine is self._linear:
-                        raise multilabel_refusal(made.shape[1], "the sigmoid of these logits is what it returns")
-                    reading = "row" if rows.places is None else "every"
-                    return Head(EMBED, 0, reading, function, one_logit=self._one_logit)
-        off = f", up to {float((made - given).abs().max()):.3g} apart" if given.shape == made.shape else ""
-        shape = (*(rows.places or made.shape[:1]), made.shape[1])
+        z = rows.logits[:, 1:] if self._one_logit else rows.logits
+        shape = (*(rows.places or z.shape[:1]), z.shape[1])
+        if answer.ndim > 2 and tuple(answer.shape) != shape and answer.shape[1] == z.shape[1]:
+            answer = answer.movedim(1, -1)  # pixels: channels come first
+        off = ""
+        if answer.numel() == z.numel():
+            target = answer.reshape(z.shape)
+            function = next((name for name, apply in FUNCTIONS.items() if _same(apply(z), target)), None)
+            if function == "sigmoid" and z.shape[1] > 1 and self.affine is self._linear:
+                raise _multilabel_refusal(z.shape[1], "the sigmoid of these logits is what it returns")
+            if function is not None:
+                reading = "row" if rows.places is None else "every"
+                return Head(EMBED, 0, reading, function, one_logit=self._one_logit)
+            off = f", up to {float((z - target).abs().max()):.3g} apart"
         raise HeadNotFoundError(
             f"head · embed(model, ...) + bias gives logits of shape {shape}, and the model gives "
             f"{tuple(answer.shape)}{off}: they must agree, but for a softmax. If the model returns something "

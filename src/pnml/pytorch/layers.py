@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from pnml.pytorch.trace import Call
 
-    Wanted = str | int | tuple[str, ...]
-
 COUNT = 4
 """How many layers "auto" is."""
 
@@ -50,43 +48,42 @@ class LayersNotFoundWarning(UserWarning):
 def warn_of_fallback(reason: str) -> None:
     """Warn that the embeddings alone are watched."""
     message = f"{reason}. The embeddings alone are watched, as with layers='last'"
-    warnings.warn(message, LayersNotFoundWarning, stacklevel=5)
+    warnings.warn(message, LayersNotFoundWarning, stacklevel=8)
 
 
-def checked_layers(model: nn.Module, layers: Any) -> Wanted:
+def checked_layers(model: nn.Module, layers: Any) -> str | int | tuple[str, ...]:
     """Return "auto" or a number of layers, or names as a tuple, empty for "last"; raise for anything else.
 
     >>> checked_layers(nn.Sequential(nn.ReLU()), "last"), checked_layers(nn.Sequential(nn.ReLU()), ["0"])
     ((), ('0',))
     """
-    if layers == "auto" or (isinstance(layers, int) and not isinstance(layers, bool) and layers > 0):
-        return layers  # type: ignore[no-any-return]
     if isinstance(layers, str) and layers == "last":
         return ()
+    if layers == "auto" or (type(layers) is int and layers > 0):
+        return layers  # type: ignore[no-any-return]
     if isinstance(layers, (str, int)) or not isinstance(layers, Iterable):
         kind = ValueError if isinstance(layers, (str, int)) else TypeError
         raise kind(f'layers must be "auto", "last", a number of layers or names of modules, got {layers!r}')
     names = tuple(layers)
-    for name in names:
-        if not isinstance(name, str):
-            raise TypeError(f"layers must be names of modules, got {name!r}: see dict(model.named_modules())")
     check_layer_names(model, names)
     return names
 
 
-def check_layer_names(model: nn.Module, names: Sequence[str]) -> None:
+def check_layer_names(model: nn.Module, names: Sequence[Any]) -> None:
     """Raise ``ValueError`` for a name that is of no module of the model, or of no call, and for one that is twice."""
     modules = [name for name, _ in model.named_modules() if name]
-    seen: set[tuple[str, int]] = set()
+    before: set[tuple[str, int]] = set()
     for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"layers must be names of modules, got {name!r}: see dict(model.named_modules())")
         module, _, call = name.partition("#")
         if module not in modules:
             raise ValueError(f"layer {name!r} is no module of the model; some of its modules are {modules[:20]}")
         if "#" in name and not call.isdecimal():
             raise ValueError(f"layer {name!r} must have the number of a call after #, from 0, as in '{module}#1'")
-        if _split(name) in seen:
+        if _split(name) in before:
             raise ValueError(f"layer {name!r} is named twice: name every layer once")
-        seen.add(_split(name))
+        before.add(_split(name))
 
 
 @torch.no_grad()
@@ -109,33 +106,25 @@ def find_layers(
     """
     args, kwargs = few_samples(args, kwargs or {}, MOST_TRACED)
     trace = Trace(unwrapped(model), args, kwargs)
-    call = next((call for call in trace.calls if call.name == head), None)
-    if call is None:
-        raise LayersNotFoundError(f"the head {head!r} was not called")
-    return choose_layers(trace, call, sample_count(args, kwargs) or 0, count)
+    calls = [call for call in trace.calls if call.name == head]
+    return choose_layers(trace, calls[0], sample_count(args, kwargs) or 0, count)
 
 
-def choose_layers(trace: Trace, head: Call, samples: int, wanted: int | tuple[str, ...]) -> tuple[Layer, ...]:
-    """Return a number of layers before the head, evenly spaced over the depth, in the order of their calls; or named.
-
-    Args:
-        trace: of a forward pass.
-        head: the call of the head.
-        samples: how many it was given.
-        wanted: how many layers, or their names.
-    """
-    holders = _holders(trace.root, head)
+def choose_layers(trace: Trace, head: Call, samples: int, layers: int | tuple[str, ...]) -> tuple[Layer, ...]:
+    """Return named layers, or a number of those before the head, evenly spaced, in the order of their calls."""
     parts = set(_inside(head))
     before = [call for call in trace.calls[: trace.calls.index(head)] if call not in parts]
-    if isinstance(wanted, tuple):
-        return tuple(_named(name, before, samples) for name in wanted)
+    if isinstance(layers, tuple):
+        return tuple(_named(name, before, samples) for name in layers)
     usable = [call for call in before if _is_usable(call, samples, head)]
+    holders = _holders(trace.root, head)
     blocks = _blocks(trace.root, usable, holders, layers=2) or _blocks(trace.root, usable, holders, layers=1)
     if blocks:
-        spaced = {round((step + 1) * len(blocks) / wanted) - 1 for step in range(wanted)} - {-1}
-        return tuple(_layer(blocks[number], samples) for number in sorted(spaced))
-    leaves = [call for call in usable if not call.children]
-    return tuple(_layer(call, samples) for call in _spaced(leaves, head.start, wanted))
+        spaced = {round((step + 1) * len(blocks) / layers) - 1 for step in range(layers)} - {-1}
+        chosen = [blocks[number] for number in sorted(spaced)]
+    else:
+        chosen = _spaced([call for call in usable if not call.children], head.start, layers)
+    return tuple(_layer(call, samples) for call in chosen)
 
 
 def _holders(root: Call, head: Call) -> set[Call]:
@@ -153,13 +142,8 @@ def _blocks(root: Call, usable: Sequence[Call], holders: set[Call], *, layers: i
     """Return the usable calls of a model's repeated blocks: of a class that there is again, or of an ``nn.ModuleList``.
 
     A class of which a call has a list of such blocks inside is one of stages. These are split, but for those that show
-    none of their blocks; the parts of blocks are not looked at.
-
-    Args:
-        root: the call of the model.
-        usable: calls that can be watched.
-        holders: the calls that hold the head: they are no blocks.
-        layers: how many layers with weights a block has at least.
+    none of their blocks; the parts of blocks are not looked at. A block has so many ``layers`` with weights at least;
+    the ``holders`` of the head are none.
     """
     everywhere = list(_inside(root))
     parted = [call for call in everywhere if call.children and _count_layers(call.module) >= layers]
@@ -210,10 +194,8 @@ def _has_list(call: Call, blocks: set[Call]) -> bool:
 def _spaced(usable: Sequence[Call], total: int, count: int) -> list[Call]:
     """Return outputs nearest to equal steps of depth; of those at one depth the last that has pixels or tokens."""
     by_depth: dict[int, Call] = {}
-    for piece in usable:
-        there = by_depth.get(piece.end)
-        if there is None or _has_places(piece) or not _has_places(there):
-            by_depth[piece.end] = piece
+    for call in sorted(usable, key=_has_places):  # which keeps the order otherwise
+        by_depth[call.end] = call
     chosen: set[int] = set()
     for step in range(1, count + 1):
         left = [depth for depth in by_depth if depth not in chosen]
@@ -230,7 +212,8 @@ def _is_usable(call: Call, samples: int, head: Call) -> bool:
     """Return whether an output holds numbers, has one entry per sample, and is not the embedding itself."""
     if _samples_axis(call, samples) is None or call.end == 0 or isinstance(call.module, _PASSED_ON):
         return False
-    entered, output = head.entered, call.output
+    entered = head.entered
+    output = call.output
     if entered is None or sum(size > 1 for size in entered.shape[1:]) > 1:  # it is one of its tokens, or their mean
         return True
     if output is None or output.numel() != entered.numel() or len(output) != len(entered):
@@ -260,28 +243,27 @@ def _layer(call: Call, samples: int) -> Layer:
 def _channel_axis(call: Call, samples_axis: int) -> int:
     """Return the axis of an output that is as long as its module is wide, or the last one with weights before it."""
     assert call.shape is not None  # noqa: S101 - usable
-    rank, last = len(call.shape), len(call.shape) - 1
-    if rank == 2 or samples_axis == 1:
+    last = len(call.shape) - 1
+    if last == 1 or samples_axis == 1:
         return last
     parts = list(call.module.modules())
     widths = set().union(*map(_widths, parts))
     if not widths and call.weights is not None:  # an activation
         parts = [call.weights]
         widths = _widths(call.weights)
-    is_first, is_last = call.shape[1] in widths, call.shape[last] in widths
-    if is_first != is_last:
-        return 1 if is_first else last
+    is_last = call.shape[last] in widths
+    if is_last != (call.shape[1] in widths):
+        return last if is_last else 1
     if any(isinstance(part, _CONVOLUTIONAL) for part in parts):
         return 1
-    return last if rank == 3 or widths else 1
+    return last if last == 2 or widths else 1
 
 
-def _widths(module: nn.Module) -> set[int]:
+def _widths(module: nn.Module) -> set[Any]:
     """Return how many channels a module takes or puts out, as far as its class says so."""
     if isinstance(module, nn.LayerNorm):
-        return {module.normalized_shape[-1]} if len(module.normalized_shape) == 1 else set()
-    values = [getattr(module, name, None) for name in _WIDTHS]
-    return {value for value in values if isinstance(value, int)}
+        return set(module.normalized_shape) if len(module.normalized_shape) == 1 else set()
+    return {getattr(module, name, None) for name in _WIDTHS} - {None}
 
 
 def _named(name: str, before: Sequence[Call], samples: int) -> Layer:

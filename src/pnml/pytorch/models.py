@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import UserDict
 from contextlib import contextmanager
-from copy import copy
 from itertools import chain
 from operator import attrgetter, is_
 from threading import Lock
@@ -13,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -60,34 +59,6 @@ def tree_of(model: nn.Module) -> list[nn.Module]:
     return modules
 
 
-class ModuleTree:
-    """All modules of a model; they are looked for anew when one was added, removed or replaced.
-
-    >>> model, tree = nn.Sequential(nn.ReLU()), ModuleTree()
-    >>> len(tree.modules(model)), len(tree.modules(model.append(nn.ReLU())))
-    (2, 3)
-    """
-
-    def __init__(self) -> None:
-        self._modules: list[nn.Module] = []
-        self._held: list[dict[str, nn.Module | None]] = []
-        self._children: list[nn.Module | None] = []
-
-    def modules(self, model: nn.Module) -> list[nn.Module]:
-        """Return the modules of a model, itself first: the same list as long as they are the same modules."""
-        # To iterate in C takes a tenth of a walk over the modules.
-        now: list[Any] = list(chain.from_iterable(map(dict.values, self._held)))
-        if len(now) != len(self._children) or not all(map(is_, now, self._children)) or not self._modules:
-            self._modules = tree_of(model)
-            every: list[Any] = [module._modules for module in self._modules]  # noqa: SLF001
-            self._held = [held for held in every if isinstance(held, dict)]  # those of scripted modules cannot change
-            self._children = list(chain.from_iterable(map(dict.values, self._held)))
-        return self._modules
-
-    def __reduce__(self) -> tuple[type[ModuleTree], tuple[()]]:
-        return ModuleTree, ()  # a copy of the model has modules of its own
-
-
 def first_tensor(output: Any) -> Tensor | None:
     """Return the tensor that a module returned, or the first of a tuple, a dict or a Hugging Face output."""
     if isinstance(output, Tensor):
@@ -99,32 +70,12 @@ def first_tensor(output: Any) -> Tensor | None:
 
 def with_tensors(change: Callable[[Tensor], Tensor], value: Any) -> Any:
     """Return a tensor changed, and tuples, lists and dicts with what they hold changed; anything else as it is."""
-    if isinstance(value, Tensor):
-        return change(value)
-    if type(value) in {list, tuple}:
-        return type(value)(with_tensors(change, x) for x in value)
-    if not is_dict(value):
-        return value
-    entries = {key: with_tensors(change, x) for key, x in value.items()}
-    if type(value) is dict:
-        return entries
-    changed = copy(value)
-    changed.data = entries
-    return changed
-
-
-def is_dict(value: Any) -> bool:
-    """Return whether a value is a dict, or a ``BatchEncoding`` of Hugging Face and the like."""
-    return type(value) is dict or isinstance(value, UserDict)
+    return tree_map_only(Tensor, change, value)
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Yield a tensor, or those that tuples, lists and dicts hold, in their order."""
-    if isinstance(value, Tensor):
-        yield value
-    elif type(value) in {list, tuple} or is_dict(value):
-        for x in value.values() if is_dict(value) else value:
-            yield from tensors_in(x)
+    """Return a tensor, or those that tuples, lists and dicts hold, in their order."""
+    return (leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor))
 
 
 def copied(value: Any) -> Any:
@@ -146,62 +97,82 @@ def logits_of(output: Any) -> Tensor:
     else:
         entries = {f"output.{name}": x for name, x in getattr(output, "__dict__", {}).items()}
     shapes = {name: tuple(x.shape) for name, x in entries.items() if isinstance(x, Tensor)}
-    held = ", ".join(f"{name} of shape {shape}" for name, shape in shapes.items())
+    listed = " with " + ", ".join(f"{name} of shape {shape}" for name, shape in shapes.items()) if shapes else ""
     example = next((name for name, shape in shapes.items() if len(shape) == 2), next(iter(shapes), "output[0]"))
     raise TypeError(
-        f"the model returned {type(output).__name__}{' with ' if held else ''}{held}: expected a tensor of logits, or "
+        f"the model returned {type(output).__name__}{listed}: expected a tensor of logits, or "
         f"something that holds 'logits'. Take them out of it, pnml.guard(model, logits=lambda output: {example})"
     )
+
+
+class _Users:
+    """How many run a model in eval mode, and the modules that were in training mode before the first of them."""
+
+    of_models: ClassVar[WeakKeyDictionary[nn.Module, _Users]] = WeakKeyDictionary()
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.count = 0
+        self.switched: list[nn.Module] = []
 
 
 class EvalMode:
     """Eval mode of a model while anything runs it, from however many threads: first in switches, last out restores.
 
     A thread that restored the mode while another runs would have it write into the statistics of batch normalisation.
+
+    >>> model = nn.Sequential(nn.ReLU())
+    >>> mode = EvalMode(model)
+    >>> len(mode.enter()), model.training, mode.leave(), model.training
+    (2, False, None, True)
     """
 
-    _of_models: ClassVar[WeakKeyDictionary[nn.Module, EvalMode]] = WeakKeyDictionary()
-    _lock_of_models = Lock()
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        self._users = _Users.of_models.setdefault(unwrapped(model), _Users())
+        self._modules: list[nn.Module] = []
+        self._tables: list[dict[str, nn.Module | None]] = []
+        self._children: list[nn.Module | None] = []
 
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._users = 0
-        self._switched: list[nn.Module] = []
-
-    @classmethod
-    def of(cls, model: nn.Module) -> EvalMode:
-        """Return the one of a model, the same for all guards of it."""
-        mode = cls._of_models.get(model)
-        if mode is None:
-            with cls._lock_of_models:
-                mode = cls._of_models.setdefault(model, EvalMode())
-        return mode
-
-    def enter(self, modules: list[nn.Module]) -> None:
-        """Put all modules of the model into eval mode."""
-        with self._lock:
-            self._users += 1
+    def enter(self) -> list[nn.Module]:
+        """Put all modules of the model into eval mode; return them, the same list as long as they are the same."""
+        # To iterate in C takes a tenth of a walk over the modules.
+        children = list(chain.from_iterable(map(dict.values, self._tables)))
+        if len(children) != len(self._children) or not all(map(is_, children, self._children)) or not self._modules:
+            self._modules = tree_of(self._model)
+            every: list[Any] = [module._modules for module in self._modules]  # noqa: SLF001
+            self._tables = [table for table in every if isinstance(table, dict)]  # scripted modules cannot change
+            self._children = list(chain.from_iterable(map(dict.values, self._tables)))
+        modules = self._modules
+        users = self._users
+        with users.lock:
+            users.count += 1
             if any(map(_is_training, modules)):
                 training = [module for module in modules if module.training]
-                self._switched += training
+                users.switched += training
                 for module in training:
                     module.training = False
+        return modules
 
     def leave(self) -> None:
         """Restore the mode of every module, if nobody else runs the model."""
-        with self._lock:
-            self._users -= 1
-            if not self._users:
-                for module in self._switched:
+        users = self._users
+        with users.lock:
+            users.count -= 1
+            if not users.count:
+                for module in users.switched:
                     module.training = True
-                self._switched = []
+                users.switched = []
+
+    def __reduce__(self) -> tuple[type[EvalMode], tuple[nn.Module]]:
+        return EvalMode, (self._model,)  # a copy of the model has a mode of its own
 
 
 @contextmanager
 def evaluating(model: nn.Module | None) -> Iterator[None]:
     """Keep a model, if there is one, in eval mode and record no gradients while the context is open."""
-    mode = EvalMode() if model is None else EvalMode.of(unwrapped(model))
-    mode.enter([] if model is None else tree_of(model))
+    mode = EvalMode(nn.Module() if model is None else model)
+    mode.enter()
     try:
         with torch.no_grad():
             yield

@@ -9,10 +9,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from pnml.backend.arrays import is_traced
 from pnml.core.last_layer import head_digest
 from pnml.pytorch.batches import few_samples, named_arguments, positional_names, sample_count
-from pnml.pytorch.contract import EMBED, Contract, Head
-from pnml.pytorch.head import HeadWarning, find_head, own_affine, probed_affine, warning_of, with_zero_class
+from pnml.pytorch.contract import EMBED, INPUT, Contract, Head
+from pnml.pytorch.head import (
+    HeadNotFoundError,
+    HeadWarning,
+    find_head,
+    own_affine,
+    probed_affine,
+    read_head,
+    warning_of,
+    with_zero_class,
+)
 from pnml.pytorch.layers import (
     COUNT,
     MOST_TRACED,
@@ -22,9 +32,9 @@ from pnml.pytorch.layers import (
     input_table,
     warn_of_fallback,
 )
-from pnml.pytorch.masks import counts_by, counts_of, find_mask
+from pnml.pytorch.masks import counts_of, find_mask
 from pnml.pytorch.models import copied
-from pnml.pytorch.recording import Outputs, Recorder, input_rows, read_pass
+from pnml.pytorch.recording import Outputs, Recorder, copied_columns
 from pnml.pytorch.steadiness import unsteady_layers
 from pnml.pytorch.trace import Trace
 
@@ -33,45 +43,27 @@ if TYPE_CHECKING:
 
     from pnml.core.detector import Detector, Task
     from pnml.pytorch.batches import Arguments
-    from pnml.pytorch.contract import Mask
-    from pnml.pytorch.head import Affine, GivenHead
-    from pnml.pytorch.layers import Wanted
+    from pnml.pytorch.head import Affine, OwnHead
     from pnml.pytorch.masks import DeclaredMask
-    from pnml.pytorch.trace import Call
+    from pnml.pytorch.recording import Parts, Pass
 
 _LOG = logging.getLogger(__name__)
 
 
 class Declared(NamedTuple):
-    """What a user said of a model; see :class:`~pnml.Guard`.
-
-    Attributes:
-        head: the name of the last layer, None if it is to be found.
-        layers: "auto", a number of layers, or names.
-        mask: "auto", the name of an argument, a function, or None.
-        reading: of a head that puts out several tokens or pixels.
-        logits: takes the logits out of what the model returns.
-        given: a head with ``embed=``, None for one of the model.
-        task: "multiclass" or "multilabel".
-    """
+    """What a user said of a model; see :class:`~pnml.Guard`."""
 
     head: str | None
-    layers: Wanted
+    layers: str | int | tuple[str, ...]
     mask: DeclaredMask
     reading: str | int | None
     logits: Callable[[Any], Tensor]
-    given: GivenHead | None
+    own_head: OwnHead | None
     task: Task
 
 
 class Reader:
-    """Runs a model, which somebody keeps in eval mode, and returns what a detector needs of it.
-
-    Attributes:
-        contract: how the model is read.
-        affine: weight and bias of its head.
-        dtype: of the embeddings.
-    """
+    """Runs a model, which somebody keeps in eval mode, and returns what a detector needs of it."""
 
     def __init__(
         self,
@@ -81,31 +73,69 @@ class Reader:
         affine: Affine,
         options: dict[str, Any] | None = None,
     ) -> None:
-        self.contract, self.affine = contract, affine
+        self.contract = contract
+        self.affine = affine
         self.dtype: torch.dtype = getattr(torch, contract.dtype)
-        self._model, self._declared = model, declared
+        self._model = model
+        self._declared = declared
+        self._options = options
         self._names = positional_names(model)
         self._recorder: Recorder | None = None
-        if declared.given is None:
+        if declared.own_head is None:
             self._head = model.get_submodule(contract.head.name)
             self._recorder = Recorder(model, contract.layers, contract.head.name)
             if options is not None:
                 self._recorder.compile(options)
-        self._options = options
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outputs:
         """Return the logits, the embeddings and the features of a batch."""
         if self._recorder is None:
-            assert self._declared.given is not None  # noqa: S101 - or else there is a recorder
-            embeddings, logits, places = self._declared.given.run(args, kwargs)
+            assert self._declared.own_head is not None  # noqa: S101 - or else there is a recorder
+            embeddings, logits, places = self._declared.own_head.run(args, kwargs)
             return Outputs(logits, embeddings, (), places, None, embeddings.dtype)
-        table = input_rows(args, kwargs) if self.contract.has_input else None  # now: a model may write into it
-        answer, seen = self._recorder.run(args, kwargs, self.counts(args, kwargs))
-        return read_pass(self.contract, (self._declared.logits(answer), seen), self._head, table)
+        contract = self.contract
+        table = None
+        if contract.has_input:  # copied now: a model may write into it
+            table = input_table(args, kwargs)
+            if table is None:
+                raise ValueError(f"the layer {INPUT!r} is the first argument, a table of numbers (n, columns): pass it")
+            table = copied_columns(table)
+        counts = None if contract.mask is None else self.counts(args, kwargs)
+        answer, record = self._recorder.run(args, kwargs, counts)
+        if contract.head.call >= len(record.heads):
+            raise HeadNotFoundError(
+                f"the head {contract.head.name!r} was called {len(record.heads)} times, and its call "
+                f"{contract.head.call} is what was fitted: the model answers by another layer, or the head is inside a "
+                "compiled part of it. Fit again if the model was changed, guard.fit(train_loader)"
+            )
+        call = record.heads[contract.head.call]
+        embeddings, logits, places = read_head(contract.head, self._head, call, self._declared.logits(answer), counts)
+        parts = self._parts(record, table, embeddings)
+        if counts is not None:
+            counts = counts.flatten() if tuple(counts.shape) == places else None
+        dtype = embeddings.dtype
+        if call[1].dtype is not dtype and not is_traced():
+            dtype = max(dtype, call[1].dtype, key=lambda dtype: torch.finfo(dtype).eps)
+        return Outputs(logits, embeddings, parts, places, counts, dtype)
+
+    def _parts(self, record: Pass, table: Tensor | None, embeddings: Tensor) -> list[Parts]:
+        """Return the features of the layers and of the input, on the device of the embeddings."""
+        parts: list[Parts] = []
+        for number, part in enumerate(record.parts):
+            if part is None or len(part[0]) != len(embeddings):
+                raise LayersNotFoundError(
+                    f"layer {str(self.contract.layers[number])!r} did not put out one entry per sample, as it did in "
+                    "the first batch: name others, pnml.guard(model, layers=[...]), or take layers='last'"
+                )
+            is_there = part[0].device == embeddings.device  # or the model is spread over several
+            parts.append(part if is_there else tuple([x.to(embeddings.device) for x in part]))
+        if table is not None:
+            parts.append((table,))
+        return parts
 
     def counts(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
         """Return which tokens count, (n, T), None where nothing says so."""
-        return _counts(self.contract.mask, self._declared, self._names, args, kwargs)
+        return counts_of(self.contract.mask, self._declared.mask, self._names, args, kwargs)
 
     def compiled(self, options: dict[str, Any] | None) -> Reader:
         """Return the same that runs the model as ``torch.compile`` compiles it; without options as it is."""
@@ -121,14 +151,14 @@ class Reader:
     @classmethod
     def of_batch(cls, model: nn.Module, declared: Declared, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reader:
         """Return how a model is read, worked out with a few samples of a batch."""
-        given = named_arguments(positional_names(model), args, kwargs)
-        mask = None if declared.given else find_mask(model, given, declared.mask)
+        names = positional_names(model)
         few = few_samples(args, kwargs, MOST_TRACED)
-        if declared.given is not None:
-            contract = Contract(declared.given.check(*few, declared.logits))
-            reader = cls(model, declared, contract, declared.given.affine)
+        if declared.own_head is not None:
+            contract = Contract(declared.own_head.check(*few, declared.logits))
+            reader = cls(model, declared, contract, declared.own_head.affine)
             _warn(contract.head, None, None)
             return reader._checked(*few, reader.run(*copied(few)))
+        mask = find_mask(model, named_arguments(names, args, kwargs), declared.mask)
         try:
             trace = Trace(model, *few)
         except torch.OutOfMemoryError:
@@ -137,50 +167,28 @@ class Reader:
             few = args, kwargs
             trace = Trace(model, *few)
         answer = declared.logits(trace.answer)
-        counts = _counts(mask, declared, positional_names(model), *few)
-        head, affine, _ = find_head(
+        counts = counts_of(mask, declared.mask, names, *few)
+        head, affine = find_head(
             trace, answer, counts, name=declared.head, reading=declared.reading, task=declared.task
         )
-        call = next(call for call in trace.calls if (call.name, call.number) == (head.name, head.call))
         contract = Contract(head, mask=mask)
         if declared.layers:
-            contract = cls._with_layers(contract, declared.layers, trace, call, few)
+            contract = _with_layers(contract, declared.layers, trace, few)
         reader = cls(model, declared, contract, affine)
         outputs = reader.run(*copied(few))
         _warn(head, outputs.logits, answer)
         return reader._checked(*few, outputs)
 
-    @staticmethod
-    def _with_layers(contract: Contract, wanted: Wanted, trace: Trace, head: Call, few: Arguments) -> Contract:
-        """Return a contract with the layers that are wanted, and with the input if nobody named layers."""
-        by_name = isinstance(wanted, tuple)
-        count = COUNT if wanted == "auto" else wanted
-        assert not isinstance(count, str)  # noqa: S101 - "auto" is the only word
-        if contract.head.reading == "every":
-            reason = "every token or pixel has an answer of its own, and layers have one row per sample"
-            if by_name:
-                raise LayersNotFoundError(f"layers={wanted}: {reason}. Take layers='last'")
-            warn_of_fallback(reason)
-            return contract
-        samples = sample_count(*few) or 0
-        layers = choose_layers(trace, head, samples, count)
-        table = input_table(*few)
-        has_input = not by_name and table is not None and len(table) == samples and _takes_rows(trace, table)
-        if not layers and not has_input:
-            warn_of_fallback("the model has no layer before its head with one entry per sample that can be watched")
-        return contract._replace(layers=layers, has_input=has_input)
-
     def _checked(self, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: Outputs) -> Reader:
         """Return the reader without layers that change with company or padding, and with the dtype of embeddings."""
         contract = self.contract._replace(dtype=str(outputs.dtype).removeprefix("torch."))
-        wanted = self._declared.layers
         unsteady = unsteady_layers(self.run, outputs, (args, kwargs), self.counts(args, kwargs))
         if unsteady:
             names = [str(contract.layers[number]) for number in sorted(unsteady)]
             reason = (
                 f"the outputs of layers {names} for a sample depend on the other samples of its batch or on padding"
             )
-            if isinstance(wanted, tuple):
+            if isinstance(self._declared.layers, tuple):
                 raise LayersNotFoundError(
                     f"{reason}: name others, pnml.guard(model, layers=[...]), or take layers='last'"
                 )
@@ -189,16 +197,16 @@ class Reader:
             contract = contract._replace(layers=tuple(steady))
             if not contract.layer_names:
                 warn_of_fallback(reason)
-        return Reader(self._model, self._declared, contract, self.affine)
+        return self.with_contract(contract)
 
     @classmethod
     def restored(cls, model: nn.Module, declared: Declared, detector: Detector) -> Reader:
         """Return how a model is read that a detector was fitted for; raise ``ValueError`` if it is not this one."""
         contract = Contract.from_json(detector.reading)
         name = contract.head.name
-        if (name == EMBED) != (declared.given is not None) or declared.head not in {None, name}:
-            made = "embed= and head=(weight, bias)" if name == EMBED else f"head={name!r}, or none"
-            raise ValueError(f"it was fitted for the head {name!r}: make the guard with {made}")
+        if (name == EMBED) != (declared.own_head is not None) or declared.head not in {None, name}:
+            example = "embed= and head=(weight, bias)" if name == EMBED else f"head={name!r}, or none"
+            raise ValueError(f"it was fitted for the head {name!r}: make the guard with {example}")
         check_layer_names(model, list(map(str, contract.layers)))
         reader = cls.of_contract(model, declared, contract)
         _check_same_head(reader.affine, detector)
@@ -207,26 +215,36 @@ class Reader:
     @classmethod
     def of_contract(cls, model: nn.Module, declared: Declared, contract: Contract) -> Reader:
         """Return a reader of a model that has been worked out elsewhere."""
-        if declared.given is not None:
-            return cls(model, declared, contract, declared.given.affine)
+        if declared.own_head is not None:
+            return cls(model, declared, contract, declared.own_head.affine)
         return cls(model, declared, contract, _head_of(model, contract.head, declared.task))
+
+
+def _with_layers(contract: Contract, layers: str | int | tuple[str, ...], trace: Trace, few: Arguments) -> Contract:
+    """Return a contract with the layers that are declared, and with the input if nobody named layers."""
+    by_name = isinstance(layers, tuple)
+    head = contract.head
+    if head.reading == "every":
+        reason = "every token or pixel has an answer of its own, and layers have one row per sample"
+        if by_name:
+            raise LayersNotFoundError(f"layers={layers}: {reason}. Take layers='last'")
+        warn_of_fallback(reason)
+        return contract
+    samples = sample_count(*few) or 0
+    call = next(call for call in trace.calls if (call.name, call.number) == (head.name, head.call))
+    chosen = choose_layers(trace, call, samples, COUNT if isinstance(layers, str) else layers)
+    table = input_table(*few)
+    has_input = not by_name and table is not None and len(table) == samples and _takes_rows(trace, table)
+    if not chosen and not has_input:
+        warn_of_fallback("the model has no layer before its head with one entry per sample that can be watched")
+    return contract._replace(layers=chosen, has_input=has_input)
 
 
 def _warn(head: Head, logits: Tensor | None, answer: Tensor | None) -> None:
     """Say what is taken for the logits where it is not what the model answers."""
     warning = warning_of(head, logits, answer)
     if warning is not None:
-        warnings.warn(warning, HeadWarning, stacklevel=6)
-
-
-def _counts(
-    mask: Mask | None, declared: Declared, names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Tensor | None:
-    if mask is None:
-        return None
-    if mask.kind == "function":
-        return counts_by(declared.mask, args, kwargs)
-    return counts_of(mask, named_arguments(names, args, kwargs))
+        warnings.warn(warning, HeadWarning, stacklevel=7)
 
 
 def _head_of(model: nn.Module, head: Head, task: Task) -> Affine:
@@ -245,8 +263,8 @@ def _head_of(model: nn.Module, head: Head, task: Task) -> Affine:
 def _check_same_head(affine: Affine, detector: Detector) -> None:
     """Raise ``ValueError`` unless a detector was fitted for this last layer, in whatever precision."""
     weight, bias = (part.cpu().double() for part in affine)
-    fitted = torch.from_numpy(detector.weight), torch.from_numpy(detector.bias)
-    for mine, theirs in zip((weight, bias), fitted, strict=True):
+    fitted = detector.weight, detector.bias
+    for mine, theirs in zip((weight, bias), map(torch.from_numpy, fitted), strict=True):
         if mine.shape != theirs.shape or bool((mine - theirs).abs().max() > 0.02 * theirs.abs().max()):
             raise ValueError(
                 f"it was fitted for another last layer: one of {detector.n_features} features and "

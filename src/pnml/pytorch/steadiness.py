@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -49,95 +50,73 @@ class UnstableModelWarning(UserWarning):
     """What a model makes of a sample depends on chance, on the other samples of its batch, or on padding."""
 
 
-class _Rows(NamedTuple):
-    logits: Tensor
-    embeddings: Tensor
-    layers: list[Tensor]
-
-
-def unsteady_layers(run: Run, outputs: Outputs, given: Arguments, counts: Tensor | None) -> set[int]:
+def unsteady_layers(run: Run, outputs: Outputs, arguments: Arguments, counts: Tensor | None) -> set[int]:
     """Return the numbers of the layers that change with the order, the company or the padding of a sample.
 
-    Where answers change, an :class:`UnstableModelWarning` says so.
-
-    Args:
-        run: returns what the model and its layers make of arguments.
-        outputs: what they made of a few samples.
-        given: the arguments with these samples.
-        counts: which of their tokens count, (n, T), None where nothing says so.
+    ``outputs`` are what ``run`` gave for a few samples. Where answers change, an :class:`UnstableModelWarning` says so.
     """
-    args, kwargs = given
-    count = sample_count(args, kwargs) or 0
+    count = sample_count(*arguments) or 0
     every = torch.arange(count)
     cases: list[tuple[Tensor, Arguments, str]] = []
     if count > 1:  # in another order and in other company at the same time
         half = every[: (count + 1) // 2].flip(0)
-        cases.append((half, some_samples(args, kwargs, half), _DEPENDENT))
+        cases.append((half, some_samples(*arguments, half), _DEPENDENT))
     if counts is not None:
-        cases += [(number, _unpadded(args, kwargs, number, counts), _PADDED) for number in _most_padded(counts)]
+        cases += _unpadded_cases(arguments, counts)
     plain = _rows_of(outputs, count)
     unsteady: set[int] = set()
     if plain is None:
         return unsteady
     for order, case, reason in cases:
-        rows = _rows(run, *case, len(order))
+        rows = _rows(run, case, len(order))
         if rows is None:
             continue
-        if _differ(plain.logits[order], rows.logits):
-            again = _rows(run, *some_samples(args, kwargs, every), count)
-            is_random = again is None or _differ(plain.logits, again.logits)
-            warnings.warn(_RANDOM if is_random else reason, UnstableModelWarning, stacklevel=6)
+        if _differ(plain[0][order], rows[0]):
+            again = _rows(run, some_samples(*arguments, every), count)
+            is_random = again is None or _differ(plain[0], again[0])
+            warnings.warn(_RANDOM if is_random else reason, UnstableModelWarning, stacklevel=8)
             return unsteady
-        if reason == _DEPENDENT and _differ(plain.embeddings[order], rows.embeddings):
+        if reason == _DEPENDENT and _differ(plain[1][order], rows[1]):
             raise HeadNotFoundError(_REORDERED)
-        pairs = zip(plain.layers, rows.layers, strict=True)
+        pairs = zip(plain[2:], rows[2:], strict=True)
         unsteady |= {number for number, (x, y) in enumerate(pairs) if _differ(x[order], y)}
     return unsteady
 
 
-def _most_padded(counts: Tensor) -> list[Tensor]:
-    """Return the numbers of the sample with most padding and of the one with least that has any, at the end."""
-    lengths = _lengths(counts)
-    padded = [number for number in lengths.argsort().tolist() if lengths[number] < counts.shape[1]]
-    return [torch.tensor([number]) for number in dict.fromkeys([*padded[:1], *padded[-1:]])]
+def _unpadded_cases(arguments: Arguments, counts: Tensor) -> list[tuple[Tensor, Arguments, str]]:
+    """Return, without its padding at the end, the sample with most of it and the one with least that has any."""
+    width = counts.shape[1]
+    lengths = (counts * torch.arange(1, width + 1, device=counts.device)).amax(dim=1).tolist()
+    padded = sorted((length, number) for number, length in enumerate(lengths) if length < width)
+    cases = []
+    for length, number in dict.fromkeys([*padded[:1], *padded[-1:]]):
+        order = torch.tensor([number])
+        cut = partial(_cut, width=width, length=length)
+        cases.append((order, with_tensors(cut, some_samples(*arguments, order)), _PADDED))
+    return cases
 
 
-def _lengths(counts: Tensor) -> Tensor:
-    """Return after how many tokens all others are padding, (n,)."""
-    numbers = torch.arange(1, counts.shape[1] + 1, device=counts.device)
-    return (counts * numbers).amax(dim=1).cpu()
+def _cut(x: Tensor, width: int, length: int) -> Tensor:
+    """Return an argument of one sample without the padding after so many tokens."""
+    if x.shape[:2] == (1, width):
+        return x[:, :length]
+    is_square = x.ndim > 2 and x.shape[0] == 1 and x.shape[-1] == width
+    return x[..., :length] if is_square and x.shape[1] == 1 else x
 
 
-def _unpadded(args: tuple[Any, ...], kwargs: dict[str, Any], number: Tensor, counts: Tensor) -> Arguments:
-    """Return the arguments of one sample alone, without the padding at its end."""
-    length, shape = int(_lengths(counts)[number]), (1, counts.shape[1])
-
-    def cut(x: Tensor) -> Tensor:
-        if x.shape[:2] == shape:
-            return x[:, :length]
-        is_square = x.ndim > 2 and x.shape[0] == 1 and x.shape[-1] == shape[1]
-        return x[..., :length] if is_square and x.shape[1] == 1 else x
-
-    one: Arguments = with_tensors(cut, some_samples(args, kwargs, number))
-    return one
-
-
-def _rows(run: Run, args: tuple[Any, ...], kwargs: dict[str, Any], count: int) -> _Rows | None:
+def _rows(run: Run, arguments: Arguments, count: int) -> list[Tensor] | None:
     """Return what a run gives of so many samples; None where the model does not take them, or gives other counts."""
     try:
-        outputs = run(args, kwargs)
-    except HeadNotFoundError:
-        raise
-    except torch.OutOfMemoryError:
+        return _rows_of(run(*arguments), count)
+    except (HeadNotFoundError, torch.OutOfMemoryError):
         raise
     except Exception as error:  # noqa: BLE001 - whatever a model raises for fewer samples or tokens
         _LOG.debug("steadiness was not asked of %d samples: %s", count, error)
         return None
-    return _rows_of(outputs, count)
 
 
-def _rows_of(outputs: Outputs, count: int) -> _Rows | None:
-    """Return what is compared of so many samples; None where there is another number of rows."""
+def _rows_of(outputs: Outputs, count: int) -> list[Tensor] | None:
+    """Return logits, embeddings and features of so many samples; None where there is another number of rows."""
     rows = [outputs.logits, outputs.embeddings, *outputs.features]
     if outputs.places is not None:
         if outputs.places[0] != count:
@@ -145,10 +124,7 @@ def _rows_of(outputs: Outputs, count: int) -> _Rows | None:
         if outputs.counts is not None:
             rows = [torch.where(outputs.counts[:, None], x, 0) for x in rows]
         rows = [x.reshape(count, -1) for x in rows]
-    if any(len(x) != count for x in rows):
-        return None
-    logits, embeddings, *layers = rows
-    return _Rows(logits, embeddings, layers)
+    return rows if all(len(x) == count for x in rows) else None
 
 
 def _differ(x: Tensor, y: Tensor) -> bool:
@@ -162,5 +138,6 @@ def _differ(x: Tensor, y: Tensor) -> bool:
         return False
     eps = torch.finfo(x.dtype).eps
     rounding = _ROUNDING_64 if eps < 1e-12 else max(_ROUNDING, 8 * eps)
-    x, y = x.nan_to_num(0, 0, 0).double(), y.nan_to_num(0, 0, 0).double()
+    x = x.nan_to_num(0, 0, 0).double()
+    y = y.nan_to_num(0, 0, 0).double()
     return bool((x - y).abs().max() > rounding * x.abs().max().clamp(min=1e-30)) if x.numel() else False

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
@@ -16,55 +18,32 @@ from pnml.pytorch.models import copied, eager, first_tensor, is_compiled, unfuse
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from torch.utils.hooks import RemovableHandle
-
 _KEPT = 2**26  # numbers of outputs with tokens or pixels that are kept, the last ones: heads are among them
 
 
 @dataclass(eq=False)
 class Call:
-    """One call of a module.
-
-    Attributes:
-        name: of the module.
-        module: itself.
-        number: which of the module's calls it is, in the order in which they return.
-        start: how many modules with parameters and without parts had returned before; a measure of depth.
-        end: the same when it returned.
-        weights: the last such module until then.
-        shape: of the output's first tensor, None where there is none of floating point.
-        place: where that tensor lies and how long it is: of an output that is passed on, the same.
-        entered: the first argument, while it is kept.
-        output: the output's first tensor, likewise.
-        children: the calls inside.
-    """
+    """One call of a module."""
 
     name: str
     module: nn.Module
-    number: int = 0
-    start: int = 0
-    end: int = 0
-    weights: nn.Module | None = None
-    shape: tuple[int, ...] | None = None
-    place: tuple[int, int] | None = None
-    entered: Tensor | None = None
-    output: Tensor | None = None
+    number: int = 0  # which of the module's calls, in the order in which they return
+    start: int = 0  # how many modules with parameters and without parts had returned before; a measure of depth
+    end: int = 0  # the same when it returned
+    weights: nn.Module | None = None  # the last such module until then
+    shape: tuple[int, ...] | None = None  # of the output's first tensor, None where there is none of floating point
+    place: tuple[int, int] | None = None  # where that lies and how long it is: the same where it is passed on
+    entered: Tensor | None = None  # the first argument, while it is kept
+    output: Tensor | None = None  # likewise
     children: list[Call] = field(default_factory=list)
 
 
 class Trace:
-    """The calls of a forward pass.
-
-    Attributes:
-        root: the call of the model.
-        calls: all calls, in the order in which they returned.
-        answer: what the model returned.
-    """
+    """The calls of a forward pass, in the order in which they returned, and what the model returned."""
 
     def __init__(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.root = Call("", model)
         self.calls: list[Call] = []
-        self.answer: Any = None
         self._names = dict(seen_modules(model))
         self._stack: list[Call] = []
         self._numbers = Counter[str]()
@@ -73,16 +52,12 @@ class Trace:
         self._kept: deque[Call] = deque()
         self._size = 0
         self._thread = get_ident()
-        handles: list[RemovableHandle] = []
-        try:
+        with ExitStack() as stack:
             for module in self._names:
-                handles.append(module.register_forward_pre_hook(self._enter))
-                handles.append(module.register_forward_hook(self._leave, with_kwargs=True))
-            with unfused_attention():
-                self.answer = eager(model)(*copied(args), **copied(kwargs))
-        finally:
-            for handle in handles:
-                handle.remove()
+                stack.callback(module.register_forward_pre_hook(self._enter).remove)
+                stack.callback(module.register_forward_hook(self._leave, with_kwargs=True).remove)
+            stack.enter_context(unfused_attention())
+            self.answer: Any = eager(model)(*copied(args), **copied(kwargs))
 
     def _enter(self, module: nn.Module, _args: tuple[Any, ...]) -> None:
         if get_ident() != self._thread:
@@ -105,13 +80,15 @@ class Trace:
         if not call.children and next(module.parameters(), None) is not None:
             self._depth += 1
             self._weights = module
-        call.end, call.weights = self._depth, self._weights
+        call.end = self._depth
+        call.weights = self._weights
         self.calls.append(call)
         tensor = first_tensor(output)
         if tensor is None or not tensor.is_floating_point() or tensor.layout != torch.strided:
             return
-        call.shape, call.place = tuple(tensor.shape), (tensor.data_ptr(), tensor.numel())
         entered = args[0] if args else next(iter(kwargs.values()), None)
+        call.shape = tuple(tensor.shape)
+        call.place = (tensor.data_ptr(), tensor.numel())
         call.output = tensor
         call.entered = entered if isinstance(entered, Tensor) else None
         if tensor.ndim > 2:
@@ -119,9 +96,9 @@ class Trace:
             self._size += tensor.numel()
             while self._size > _KEPT and len(self._kept) > 1:
                 oldest = self._kept.popleft()
-                assert oldest.output is not None  # noqa: S101 - kept
-                self._size -= oldest.output.numel()
-                oldest.entered = oldest.output = None
+                oldest.entered = None
+                oldest.output = None
+                self._size -= math.prod(oldest.shape or ())
 
 
 def seen_modules(model: nn.Module) -> Iterator[tuple[nn.Module, str]]:
@@ -132,7 +109,7 @@ def seen_modules(model: nn.Module) -> Iterator[tuple[nn.Module, str]]:
     """
     hidden: tuple[str, ...] = ()
     for name, module in model.named_modules():
-        if hidden and name.startswith(hidden):
+        if name.startswith(hidden):
             continue
         is_closed = isinstance(module, (torch.jit.ScriptModule, ParametrizationList))
         if name:  # the model itself is run uncompiled
