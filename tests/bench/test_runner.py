@@ -143,21 +143,6 @@ def test_absent_sets_are_reported_and_tried_again(small_world: Path, tmp_path: P
     assert [result.status for result in forced.results] == ["run", "run"]
 
 
-def test_an_absent_checkpoint_or_training_set_is_the_reason(
-    small_world: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    options = Options(out=small_world)
-    wanted = [Cell("resnet-34", "cifar10", "svhn", "gram"), Cell(DENSENET, "cifar100", "svhn", "oecc")]
-    monkeypatch.setenv("PNML_WEIGHTS", str(tmp_path))
-    reasons = [result.reason for result in run(wanted, options).results]
-    assert reasons == [
-        "checkpoint absent: no resnet-34_cifar10 is published",
-        "checkpoint absent: densenet-bc-100-oecc_cifar100.safetensors",
-    ]
-    monkeypatch.setenv("PNML_DATA", str(tmp_path))
-    assert run(wanted[:1], options).results[0].reason == "image set absent: cifar10"
-
-
 def test_own_checkpoint_and_pictures_are_named_in_the_result(
     small_world: Path, made_weights: dict[str, Path], made_images: Path
 ) -> None:
