@@ -67,7 +67,7 @@ def assert_same_statistic(one: Correlation, other: Correlation) -> None:
     assert (one.count, one.widths) == (other.count, other.widths)
     assert one.sample == other.sample
     np.testing.assert_array_equal(one.class_counts, other.class_counts)
-    pairs = [(one.class_sums, other.class_sums), (one.norm_sum, other.norm_sum)]
+    pairs: list[tuple[Any, Any]] = [(one.class_sums, other.class_sums), (one.norm_sum, other.norm_sum)]
     for number in range(len(other.layout.block_widths)):
         pairs.append((one.block_matrix(number), other.block_matrix(number)))
         pairs.append((one.block_sum(number), other.block_sum(number)))
