@@ -22,6 +22,7 @@ from studies.digits import page as page_digits
 from studies.families import page as page_text
 from studies.paper import page as page_paper
 from studies.photographs import page as page_photographs
+from studies.shifts import page as page_shifts
 from studies.speed import page as page_speed
 from studies.uses import page as page_uses
 
@@ -44,6 +45,8 @@ def results() -> tuple[Result, ...]:
 
 
 BLOCKS: dict[str, Callable[[], str]] = {
+    "shifts-columns": page_shifts.columns,
+    "shifts-pictures": page_shifts.pictures,
     "paper-counts": lambda: page_paper.counts(results()),
     "paper-agreement": lambda: page_paper.agreement(results()),
     "paper-differences": lambda: page_paper.summary_of_differences(results(), RESULTS),

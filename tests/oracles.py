@@ -127,7 +127,7 @@ def about_class_means(
 
 def blocks(layers: Sequence[Matrix], *, input_layer: bool = False) -> list[Matrix]:
     """Give what leverages are taken of: every layer at norm 1, the input as it is, the logarithms of layers' norms."""
-    layers, last = (layers[:-1], layers[-1:]) if input_layer else (layers, [])
+    last = layers[-1:] if input_layer else []
     lengths = [np.log(np.stack([np.linalg.norm(layer, axis=1) for layer in layers[1:]], axis=1))] if layers[1:] else []
     return [*map(_directions, layers), *last, *lengths]
 

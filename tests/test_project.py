@@ -135,7 +135,6 @@ def notes(root: Path, tag: str = "v9.8.7") -> str:
 def test_notes_of_a_release_are_its_part_of_the_changelog(release: Path) -> None:
     found = notes(release)
     assert found.startswith(text_of("CHANGELOG.md").split("## [Unreleased]\n")[1].lstrip()[:100])
-    assert "the first version" not in found, "of an earlier release"
 
 
 @pytest.mark.parametrize(

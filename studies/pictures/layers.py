@@ -17,8 +17,8 @@ from PIL import Image, ImageFilter
 import pnml
 from pnml.demo import assets
 from pnml.demo.images import Images, ood_images
+from pnml.demo.network import load_network
 from pnml.demo.scoring import score
-from pnml_bench import zoo
 from pnml_bench.figures import new_figure, save
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("out/figures"))
     args = parser.parse_args()
-    network = zoo.load(assets.verified_path(assets.WEIGHTS))
+    network, _ = load_network(assets.verified_path(assets.WEIGHTS))
     guard = pnml.guard(network).load(assets.verified_path(assets.DETECTOR))
     known = assets.ind_images()
     groups = [[known], altered(known), ood_images()]

@@ -8,7 +8,6 @@ from pathlib import Path
 from pnml.report.labels import label
 from pnml_bench.layout import markdown_table
 
-AIMS = {1: "1.0", 32: "1.5"}  # 2.0 for larger batches
 FOLDER = Path(__file__).parent
 RECORDS = ("guard-h200.json", "guard-cpu.json")
 
@@ -31,12 +30,15 @@ def guard_overhead() -> str:
 
 
 def beside_the_peer() -> str:
-    """Return the CPU time of the peer divided by ours, for scoring and for fitting."""
+    """Return the CPU time of the peer divided by ours, for fitting and for scoring, with every kind of kernels."""
     record = json.loads((FOLDER / "record.json").read_text(encoding="utf-8"))
-    scoring = record["scoring"]
-    lines = [("batch", *(f"{one['batch']:,}" for one in scoring))]
-    lines += [(f"`{name}`", *(f"{one[name]['median']:.2f}" for one in scoring)) for name in ("score", "detector(x)")]
-    lines.append(("aim", *(AIMS.get(one["batch"], "2.0") for one in scoring)))
-    sums, ready = (record[name]["median"] for name in ("fit", "fit, ready to score"))
-    fitting = f"Fitting: {sums:.2f} for the sums (aim 1.4), and {ready:.2f} with the decompositions."
-    return f"{markdown_table(lines)}\n\n{fitting}"
+    lines: list[tuple[str, ...]] = []
+    for name, one in record.items():
+        for problem in one["problems"]:
+            if not lines:
+                batches = (f"{batch['batch']:,}" for batch in problem["scoring"])
+                lines.append(("kernels", "scale", "M, C", "fit", *batches))
+            ratios = (f"{batch['score']['median']:.2f}" for batch in problem["scoring"])
+            size = f"{problem['width']:,}, {problem['classes']:,}"
+            lines.append((name.partition(", ")[2], problem["scale"], size, f"{problem['fit']['median']:.2f}", *ratios))
+    return markdown_table(lines)

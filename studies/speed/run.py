@@ -1,13 +1,13 @@
-"""CPU time of fitting, scoring and guarding beside pytorch-ood's PNML, on one thread, in one run.
+"""CPU time of fitting and scoring beside pytorch-ood's PNML, on one thread, in one run.
 
 The contenders take turns on the same embeddings; a ratio is the peer's CPU time divided by ours, the median over the
 rounds with its quartiles. CPU time is the process's own, so other programs disturb it less than wall time.
 
-    python -m studies.speed.run              # five minutes; writes studies/speed/record.json and docs/tables/speed.md
-    python -m studies.speed.run --quick      # half a minute, smaller, writes nothing
-    python -m studies.speed.run --real PATH  # also AUROC of float32 against float64 on PATH/*.safetensors
+    python -m studies.speed.run              # ten minutes; writes studies/speed/record.json and docs/tables/speed.md
+    python -m studies.speed.run --quick      # a minute, smaller, writes nothing
 
-Files of real embeddings hold ``weight``, ``bias``, ``train``, ``test`` and one array per OOD set, named ``ood.NAME``.
+NumPy's products depend on the kernels that OpenBLAS chooses; ``OPENBLAS_CORETYPE=Haswell`` asks for those of AVX2. A
+run adds the kernels it was made with to the record, or replaces them there.
 """
 
 from __future__ import annotations
@@ -18,30 +18,44 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 from statistics import quantiles
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
-from safetensors.numpy import load_file
-from threadpoolctl import threadpool_limits
-from torch import Tensor, nn
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import pnml
 from pnml.backend.progress import track
 from pnml.integrations._import import import_pytorch_ood
-from pnml.metrics import auroc
 from pnml_bench.results import start_run
 from studies.speed.data import embeddings, head
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pnml.core.scaling import EmbeddingScale
+
     Work = Callable[[], object]
 
-WIDTH, CLASSES, COUNT = 512, 100, 50_000
 BATCHES = (1, 32, 512, 2_000, 20_000)
-AIMS = {"fit": 1.4, "score": {1: 1.0, 32: 1.5}, "detector(x)": {1: 1.0, 32: 1.5}}  # 2.0 for larger batches
-MODULES = 60  # of a guarded network, about those of a ResNet-18
+RECORD = Path(__file__).parent / "record.json"
+
+
+class Problem(NamedTuple):
+    """What is fitted and scored."""
+
+    count: int
+    width: int
+    classes: int
+    scale: EmbeddingScale = "auto"
+
+
+PROBLEMS = (
+    Problem(50_000, 512, 100),
+    Problem(50_000, 512, 100, "paper"),
+    Problem(10_000, 2048, 1000),
+    Problem(50_000, 64, 10),
+)
 
 
 def race(works: dict[str, Work], *, rounds: int, seconds: float) -> dict[str, list[float]]:
@@ -56,11 +70,11 @@ def race(works: dict[str, Work], *, rounds: int, seconds: float) -> dict[str, li
     for name, work in works.items():
         work()  # warms up
         repeats[name] = max(1, int(seconds / max(cpu_seconds(work, 1), 1e-6)))
-    taken: dict[str, list[float]] = {name: [] for name in works}
+    times: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(rounds):
         for name, work in works.items():
-            taken[name].append(cpu_seconds(work, repeats[name]))
-    return taken
+            times[name].append(cpu_seconds(work, repeats[name]))
+    return times
 
 
 def cpu_seconds(work: Work, repeats: int) -> float:
@@ -73,110 +87,78 @@ def cpu_seconds(work: Work, repeats: int) -> float:
 def ratio(theirs: list[float], ours: list[float]) -> dict[str, float]:
     """Return the median and quartiles of theirs divided by ours, round by round."""
     low, middle, high = quantiles([a / b for a, b in zip(theirs, ours, strict=True)], n=4)
-    return {"median": middle, "low": low, "high": high}
+    return {"median": round(middle, 3), "low": round(low, 3), "high": round(high, 3)}
 
 
-def read(result: pnml.Result) -> None:
-    """Read what a server needs: the regret and the decision."""
-    _ = result.regret, result.is_ood
+def measure(problem: Problem, *, rounds: int, seconds: float) -> dict[str, Any]:
+    """Time a fit, and scoring of every batch size, ours and the peer's."""
+    weight, bias = head(problem.width, problem.classes)
+    train = embeddings(problem.count, problem.width, seed=0)
+    labels = torch.arange(problem.count) % problem.classes
+    peer = import_pytorch_ood("studies/speed/run.py").detector.PNML(None, lambda z: z @ weight.T + bias)
 
+    def fit() -> pnml.Detector:
+        return pnml.Detector(weight, bias, embedding_scale=problem.scale).fit(train)
 
-class Body(nn.Module):
-    """A network whose embeddings are its input, with as many modules as a real one for the guard to walk."""
-
-    def __init__(self, weight: Tensor, bias: Tensor) -> None:
-        super().__init__()
-        self.others = nn.ModuleList(nn.Identity() for _ in range(MODULES))
-        self.last = nn.Linear(weight.shape[1], weight.shape[0])
-        self.last.weight.data, self.last.bias.data = weight, bias
-
-    def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.last(x)
-        return logits
-
-
-def measure_batch(batch: int, fitted: tuple[Any, pnml.Guard], *, rounds: int, seconds: float) -> dict[str, Any]:
-    """Time scoring, the detector's call and the guard on one batch size."""
-    peer, guard = fitted
-    detector, model, x = guard.fitted(), guard.model, embeddings(batch, guard.fitted().n_features, seed=1)
-
-    def run_model() -> None:
-        with torch.no_grad():
-            model(x)
-
-    taken = race(
-        {
-            "peer": lambda: peer.predict_features(x),
-            "score": lambda: detector.score(x),
-            "detector(x)": lambda: read(detector(x)),
-            "model": run_model,
-            "guard(x)": lambda: read(guard(x)),
-        },
-        rounds=rounds,
-        seconds=seconds,
-    )
-    overhead = [guarded - plain for guarded, plain in zip(taken["guard(x)"], taken["model"], strict=True)]
+    works: dict[str, Work] = {
+        "peer": lambda: peer.fit_features(train, labels),
+        "sums": fit,
+        "ready": lambda: fit().model,
+    }
+    fits = race(works, rounds=max(3, rounds // 2), seconds=0.0)
+    detector = fit()
+    scoring = []
+    for batch in BATCHES:
+        x = embeddings(batch, problem.width, seed=1)
+        works = {
+            "peer": lambda x=x: peer.predict_features(x),  # type: ignore[misc]
+            "score": lambda x=x: detector.score(x),  # type: ignore[misc]
+            "call": lambda x=x: detector(x).regret,  # type: ignore[misc]
+        }
+        times = race(works, rounds=rounds, seconds=seconds)
+        scoring.append(
+            {
+                "batch": batch,
+                "microseconds": {name: round(1e6 * float(np.median(one)), 1) for name, one in times.items()},
+                "score": ratio(times["peer"], times["score"]),
+                "call": ratio(times["peer"], times["call"]),
+            }
+        )
     return {
-        "batch": batch,
-        "microseconds": {name: 1e6 * float(np.median(times)) for name, times in taken.items()},
-        "score": ratio(taken["peer"], taken["score"]),
-        "detector(x)": ratio(taken["peer"], taken["detector(x)"]),
-        "guard overhead / detector(x)": ratio(overhead, taken["detector(x)"]),
+        **problem._asdict(),
+        "precision": detector.precision,
+        "fit": ratio(fits["peer"], fits["sums"]),
+        "fit, ready to score": ratio(fits["peer"], fits["ready"]),
+        "scoring": scoring,
     }
 
 
-def real_accuracy(path: Path) -> dict[str, Any]:
-    """Compare float32 with float64 on the embeddings of a real network: the largest change of AUROC, in points."""
-    arrays = load_file(path)
-    detector = pnml.Detector(arrays["weight"], arrays["bias"]).fit(arrays["train"])
-    fast, exact = detector.score(arrays["test"]), detector.score(arrays["test"].astype(np.float64))
-    found = {"network": path.stem, "largest_relative_error": float(np.max(np.abs(fast / exact - 1)))}
-
-    def change(ood: np.ndarray[Any, Any]) -> float:
-        return abs(auroc(fast, detector.score(ood)) - auroc(exact, detector.score(ood.astype(np.float64))))
-
-    changes = [change(arrays[name]) for name in arrays if name.startswith("ood.")]
-    return found | {"sets": len(changes), "largest_change_of_auroc": max(changes)}
+def kernels() -> str:
+    """Return the kernels that NumPy's BLAS has chosen, as "openblas 0.3.31, Haswell"."""
+    blas = next(one for one in threadpool_info() if one["user_api"] == "blas")
+    return f"{blas['internal_api']} {blas['version']}, {blas.get('architecture', 'kernels unknown')}"
 
 
 def table(record: dict[str, Any]) -> str:
     """Lay the record out in Markdown."""
-    run = record["run"]
-    commit = (run["commit"] or "unknown")[:12] + (" with local changes" if run["dirty"] else "")
-    size = f"N = {record['count']:,}, M = {record['width']}, C = {record['classes']}"
     lines = [
         "# Speed: the record",
         "",
-        f"Written by `{run['command']}` at commit `{commit}` on {run['versions']['cpu']}.",
-        "",
-        f"CPU time of pytorch-ood's PNML divided by ours, one thread, {size}.",
-        f"Median (quartiles) over {record['rounds']} rounds. Larger than 1: ours is faster.",
-        "",
-        "| batch | `score` | `detector(x)` | aim | guard's overhead / `detector(x)` (aim: at most 1.2) | `score`, µs |",
-        "|---|---|---|---|---|---|",
+        "CPU time of pytorch-ood's PNML, which multiplies by PyTorch's MKL, divided by ours, one thread.",
+        "Larger than 1: ours is faster. Median (quartiles).",
     ]
-    for row in record["scoring"]:
-        aim = AIMS["score"].get(row["batch"], 2.0)  # type: ignore[attr-defined]
-        cells = [shown(row[name]) for name in ("score", "detector(x)")]
-        guard = shown(row["guard overhead / detector(x)"])
-        lines.append(
-            f"| {row['batch']:,} | {cells[0]} | {cells[1]} | {aim} | {guard} | {row['microseconds']['score']:,.0f} |"
-        )
-    ready = shown(record["fit, ready to score"])
-    lines += ["", f"Fit, the sum: {shown(record['fit'])}, aim {AIMS['fit']}; decomposed and ready to score: {ready}."]
-    lines += ["The peer decomposes when it fits.", ""]
-    if record["real"]:
-        lines += [
-            "",
-            "Scores in float32 against float64 on real networks:",
-            "",
-            "| network | largest relative error of a regret | largest change of AUROC, points |",
-            "|---|---|---|",
-            *(
-                f"| {one['network']} | {one['largest_relative_error']:.1e} | {one['largest_change_of_auroc']:.4f} |"
-                for one in record["real"]
-            ),
-        ]
+    for name, one in record.items():
+        run = one["run"]
+        commit = (run["commit"] or "unknown")[:12] + (" with local changes" if run["dirty"] else "")
+        lines += ["", f"## NumPy's kernels: {name}", ""]
+        lines += [f"`{run['command']}` at commit `{commit}` on {run['versions']['cpu']}.", ""]
+        lines += ["| N, M, C, scale | fit: sums | fit: ready | " + " | ".join(f"{b:,}" for b in BATCHES) + " |"]
+        lines += ["|---" * (3 + len(BATCHES)) + "|"]
+        for problem in one["problems"]:
+            size = f"{problem['count']:,}, {problem['width']}, {problem['classes']}, {problem['scale']}"
+            cells = [shown(problem["fit"]), shown(problem["fit, ready to score"])]
+            cells += [shown(batch["score"]) for batch in problem["scoring"]]
+            lines.append(f"| {size} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -186,45 +168,27 @@ def shown(found: dict[str, float]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a smaller problem, to see that everything runs")
-    parser.add_argument("--real", type=Path, help="folder of embeddings of real networks")
-    parser.add_argument("--out", type=Path, default=Path("studies/speed/record.json"))
+    parser.add_argument("--quick", action="store_true", help="smaller problems, to see that everything runs")
     parser.add_argument("--table", type=Path, default=Path("docs/tables/speed.md"))
     options = parser.parse_args()
-    count, width, rounds, seconds = (2_000, 64, 3, 0.02) if options.quick else (COUNT, WIDTH, 15, 0.2)
-    run = start_run("python -m studies.speed.run" + (" --real FOLDER" if options.real else ""), "cpu")
+    run = start_run("python -m studies.speed.run", "cpu")
     torch.set_num_threads(1)
-    weight, bias = head(width, CLASSES)
-    train, labels = embeddings(count, width, seed=0), torch.arange(count) % CLASSES
-    peer = import_pytorch_ood("studies/speed/run.py").detector.PNML(None, lambda z: z @ weight.T + bias)
-
-    def fit() -> pnml.Detector:
-        return pnml.Detector(weight, bias).fit(train)
-
+    problems = PROBLEMS
+    rounds, seconds = 15, 0.2
+    if options.quick:
+        problems = tuple(problem._replace(count=2_000, width=min(problem.width, 64)) for problem in PROBLEMS)
+        rounds, seconds = 3, 0.02
     with threadpool_limits(1):
-        works = {"peer": lambda: peer.fit_features(train, labels), "fit": fit, "ready": lambda: fit().model}
-        fits = race(works, rounds=9, seconds=0.0)
-        guard = pnml.guard(Body(weight, bias).eval(), layers="last").fit(train.split(5000), progress=False)
-        guard.calibrate([embeddings(5000, width, seed=2)], progress=False)
-        scoring = [
-            measure_batch(batch, (peer, guard), rounds=rounds, seconds=seconds) for batch in track(BATCHES, "batches")
-        ]
-        real = [real_accuracy(path) for path in sorted(options.real.glob("*.safetensors"))] if options.real else []
-    record = {
-        "run": asdict(run),
-        "count": count,
-        "width": width,
-        "classes": CLASSES,
-        "rounds": rounds,
-        "fit": ratio(fits["peer"], fits["fit"]),
-        "fit, ready to score": ratio(fits["peer"], fits["ready"]),
-        "scoring": scoring,
-        "real": real,
-    }
+        found = [measure(problem, rounds=rounds, seconds=seconds) for problem in track(problems, "problems")]
+    entry = {kernels(): {"run": asdict(run), "rounds": rounds, "problems": found}}
+    if options.quick:
+        print(table(entry))
+        return
+    record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
+    record = {name: one for name, one in record.items() if isinstance(one, dict) and "problems" in one} | entry
+    RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    options.table.write_text(table(record), encoding="utf-8")
     print(table(record))
-    if not options.quick:
-        options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-        options.table.write_text(table(record), encoding="utf-8")
 
 
 if __name__ == "__main__":

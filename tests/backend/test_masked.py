@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 import pnml
 from pnml import metrics
-from pnml.backend.masked import unmasked
+from pnml.backend.arrays import unmasked
 from pnml.core.calibration import calibrate
 from pnml.report import ScoredSet
 from pnml.uses.selective import risk_coverage

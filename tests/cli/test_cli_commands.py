@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 
 import pnml.io.embeddings
 from pnml import Detector
-from pnml.cli._spectrum import draw, effective_rank
+from pnml.cli._words import draw_spectrum, effective_rank
 from pnml.core.detector_state import VERSION
 from pnml.core.scorer import LARGEST_ERROR
 from pnml.io.embeddings import EmbeddingFile
@@ -144,7 +144,7 @@ def test_effective_rank_counts_equal_directions(counts: list[int]) -> None:
 )
 def test_drawing_of_the_spectrum_falls_from_left_to_right(exponents: list[float], unseen: int, width: int) -> None:
     values = np.array([10.0**exponent for exponent in sorted(exponents, reverse=True)] + [0.0] * unseen)
-    lines = draw(values, width)
+    lines = draw_spectrum(values, width)
     columns = min(width, len(values))
     bars = [line[10:].ljust(columns) for line in lines[:-2]]
     heights = [sum(" ▁▂▃▄▅▆▇█".find(bar[column]) for bar in bars) for column in range(columns)]

@@ -98,8 +98,7 @@ def test_other_files_beside_inputs_are_written_and_written_again(files: Files) -
 
 
 def test_restart_does_not_delete_scores_that_are_its_input(files: Files) -> None:
-    from pnml.io.part import Part
-    from pnml.io.store import PartStore
+    from pnml.io.store import Part, PartStore
 
     store = PartStore(files / "scored", "parquet")
     store.begin({"input": "rows"}, [(0, len(ROWS))])

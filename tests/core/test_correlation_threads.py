@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from pnml import Correlation
-from pnml.backend import compensated
 from pnml.core import correlation
 
 if TYPE_CHECKING:
@@ -27,14 +26,14 @@ BATCHES = [slice(start, start + 10) for start in range(0, 320, 10)]
 @pytest.fixture
 def slow_additions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let threads take turns between reading a sum and writing it back, as any of them may at any time."""
-    add = compensated.add
+    add = correlation._add
 
     def slowly(state: Any, part: Any) -> Any:
         found = add(state, part)
         time.sleep(0.001)
         return found
 
-    monkeypatch.setattr(correlation, "add", slowly)
+    monkeypatch.setattr(correlation, "_add", slowly)
 
 
 @pytest.mark.usefixtures("slow_additions")

@@ -113,19 +113,16 @@ def test_layers_are_silent_about_samples_like_the_training_set() -> None:
     assert (fresh == 0).all(axis=1).mean() == pytest.approx(LEVEL, abs=0.03)
 
 
-def test_an_input_is_watched_in_its_own_standard_deviations_and_not_scaled() -> None:
+def test_an_input_is_watched_in_its_own_standard_deviations_too() -> None:
     """Whatever the units of its columns: moved by 3 of their deviations all rows are strange there."""
     train, x, units = network(0, 500), network(1, 200), np.geomspace(1e-6, 1e6, WIDTHS[-1])
-    regrets = []
     for factor in (np.ones(WIDTHS[-1]), units):
         detector = fitted([*train[:-1], train[-1] * factor], input_layer=True)
         moved = ask(detector, [*x[:-1], (x[-1] + 3 * train[-1].std(axis=0)) * factor])
-        assert (moved.strangest_layer == 3).mean() > 0.9
-        assert (
-            moved.leverage_by_layer[:, 3] > ask(detector, [*x[:-1], x[-1] * factor]).leverage_by_layer[:, 3]
-        ).mean() > 0.8
-        regrets.append(moved.regret)
-    np.testing.assert_allclose(regrets[1], regrets[0], rtol=1e-6)
+        assert detector.block_names[3:] == ("layer2", "layer2 unscaled", "lengths")
+        assert (moved.strangest_layer >= 3).mean() > 0.9
+        known = ask(detector, [*x[:-1], x[-1] * factor])
+        assert (moved.leverage_by_layer[:, 4] > known.leverage_by_layer[:, 4]).mean() > 0.8
     with pytest.raises(ValueError, match="input_layer=True says that the last of the features is the input"):
         fitted(train[:1], input_layer=True)
 
@@ -134,14 +131,16 @@ def test_wide_blocks_are_cut_to_evenly_spaced_columns() -> None:
     """And their length is that of all columns."""
     rng = np.random.default_rng(0)
     layout, rows = Layout((1024, 2000, 900), input_layer=True), rng.normal(size=(5, 3924))
-    embedding, layer, own_input, lengths = layout.blocks(rows, *layout.norms(rows))
-    assert layout.block_widths == (512, 512, 512, 1)
-    norms = np.stack([np.linalg.norm(part, axis=1) for part in (rows[:, :1024], rows[:, 1024:3024])], axis=1)
+    embedding, *layers, unscaled, lengths = layout.blocks(rows, *layout.norms(rows))
+    assert layout.block_widths == (512, 512, 512, 512, 2)
+    whole = np.split(rows, [1024, 3024], axis=1)
+    norms = np.stack([np.linalg.norm(part, axis=1) for part in whole], axis=1)
     np.testing.assert_allclose(lengths, np.log(norms[:, 1:]), rtol=1e-12)
     np.testing.assert_allclose(embedding, rows[:, :1024:2] / norms[:, :1], rtol=1e-12)
-    places = np.arange(512) * 2000 // 512
-    np.testing.assert_allclose(layer, rows[:, 1024:3024][:, places] / norms[:, 1:], rtol=1e-12)
-    np.testing.assert_array_equal(own_input, some_columns(rows[:, 3024:]))
+    for number, (layer, part) in enumerate(zip(layers, whole[1:], strict=True), start=1):
+        places = np.arange(512) * part.shape[1] // 512
+        np.testing.assert_allclose(layer, part[:, places] / norms[:, number, None], rtol=1e-12)
+    np.testing.assert_array_equal(unscaled, part[:, places])
     np.testing.assert_array_equal(some_columns(torch.tensor(rows)), some_columns(rows))
 
 

@@ -55,12 +55,12 @@ def test_less_than_usual_is_not_strange(seed: int, layer: int) -> None:
 
 
 def test_a_layer_that_stands_out_is_stranger_where_layers_vary_together() -> None:
-    x = np.exp(-5 + np.array([[3.0, 0.0, 0.0]]))
-    loose, tight = (Profile.fit(leverages(0, 2000, 3, together), 10**6) for together in (0.1, 3.0))
-    spread = [float(np.mean(profile.spread)) for profile in (loose, tight)]
-    far = [np.exp(profile.centre + 3 * s * np.array([1.0, 0, 0]))[None] for profile, s in zip((loose, tight), spread)]  # noqa: B905
+    x = np.exp(-5 + np.array([[0.0, 3.0, 0.0, 0.0]]))
+    loose, tight = (Profile.fit(leverages(0, 2000, 4, together), 10**6) for together in (0.1, 3.0))
+    away = np.array([0, 3.0, 0, 0])
+    far = [np.exp(profile.centre + away * profile.spread.mean())[None] for profile in (loose, tight)]
     assert added(tight, far[1]).sum() > 2 * added(loose, far[0]).sum()
-    assert added(loose, x)[0].argmax() == 0
+    assert added(loose, x)[0].argmax() == 1
 
 
 def test_the_excess_is_measured_in_units_of_the_training_rows() -> None:

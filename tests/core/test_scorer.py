@@ -135,7 +135,11 @@ def test_no_step_of_scoring_looks_at_a_value(dtype: torch.dtype, logits: Any, mo
             detector = Detector(weight, bias, input_layer=input_layer).fit(rows, features=[train[:, :5]])
             single = Scorer(detector.model, single=True)
             x = torch.empty(50, 85, device="meta", dtype=dtype)
-            for function, shape in ((single.regret, (50,)), (single.shares, (50, 3)), (single.predictive, (50, 7))):
+            for function, shape in (
+                (single.regret, (50,)),
+                (single.shares, (50, len(detector.block_names))),
+                (single.predictive, (50, 7)),
+            ):
                 found = function(x, logits)
                 assert (found.shape, found.dtype, found.device.type) == (shape, dtype, "meta")
 

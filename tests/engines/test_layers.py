@@ -13,8 +13,7 @@ import torch
 from pnml import Detector
 from pnml.core.calibration_scores import TrainingRowsWarning
 from pnml.engines import local
-from pnml.engines.jobs import ScoreJob, SumJob, row_to_sums
-from pnml.engines.tree import add_tables
+from pnml.engines.jobs import ScoreJob, SumJob, add_tables, row_to_sums
 from pnml.io.embeddings import open_embeddings
 from pnml.io.store import PartStore
 

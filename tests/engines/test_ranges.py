@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pnml import Correlation
-from pnml.engines.jobs import row_to_sums, sums_to_row
+from pnml.engines.jobs import add_tables, reduce_in_tree, row_to_sums, sums_to_row
 from pnml.engines.local import Sums
 from pnml.engines.ranges import local_ranges, split_rows, worker_ranges
-from pnml.engines.tree import add_tables, reduce_in_tree
 from pnml.io.embeddings import open_embeddings
 
 from .files import embeddings, write_rows

@@ -21,7 +21,7 @@ import pnml.io.embeddings
 from pnml import Detector
 from pnml.backend.arrays import to_numpy
 from pnml.cli import app
-from pnml.engines import local, mapping
+from pnml.engines import jobs, local
 from pnml.engines.jobs import SumJob, row_to_sums
 from pnml.engines.ranges import worker_ranges
 from pnml.engines.ray import SkippedImagesWarning, fit, score, score_samples, sum_samples
@@ -303,13 +303,13 @@ def test_workers_run_jobs_and_name_missing_packages(tmp_path: Path) -> None:
     samples = open_embeddings(folder_of(tmp_path / "train"))
     natural = Detector(head().weight, head().bias, embedding_scale="natural")
     job = ray.put(ray.cloudpickle.dumps(SumJob(samples, natural)))
-    row = mapping.JobActor()({"start": 0, "stop": 70}, job)
+    row = jobs.JobActor()({"start": 0, "stop": 70}, job)
     statistic, _ = row_to_sums(row)
     np.testing.assert_allclose(statistic.matrix, ROWS[:70].T.astype(float) @ ROWS[:70], rtol=1e-12)
     images = embedded(write_images(tmp_path / "images", 6), guard(), batch=2)
     _ = next(images.chunks())  # which finds the head
     job = ray.put(ray.cloudpickle.dumps(SumJob(images, Detector(images.guard.head.weight, images.guard.head.bias))))
-    assert row_to_sums(mapping.JobActor()({"start": 0, "stop": 4}, job)).correlation.count == 4
+    assert row_to_sums(jobs.JobActor()({"start": 0, "stop": 4}, job)).correlation.count == 4
     unknown = ray.put(b"cnowhere_to_be_found\nThing\n.")
-    with pytest.raises(mapping.UserError, match=r"a worker cannot load the model .*install its package"):
-        mapping.run_job({"start": 0, "stop": 70}, unknown)
+    with pytest.raises(jobs.UserError, match=r"a worker cannot load the model .*install its package"):
+        jobs.run_job({"start": 0, "stop": 70}, unknown)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pnml.engines.summary import Summary
-from pnml.io.part import Part
+from pnml.io.store import Part
 
 
 def summary_of(regret: list[float]) -> Summary:

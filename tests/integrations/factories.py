@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from oracles import about_class_means, by_pseudo_inverse
+from pnml import Detector
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from pnml import Detector
 
 CLASSES, FEATURES = 4, 20
 
@@ -30,9 +28,9 @@ class Classifier(nn.Module):
         return out
 
     def layers(self, x: Tensor) -> list[Tensor]:
-        """Return the features, and the output of the layer before."""
+        """Return the features, the output of the layer before, and the input."""
         with torch.no_grad():
-            return [self.features(x), self.body(x)]
+            return [self.features(x), self.body(x), x]
 
     def forward(self, x: Tensor, *, return_feature: bool = False) -> Tensor | tuple[Tensor, Tensor]:
         features = self.features(x)
@@ -53,14 +51,9 @@ def inputs(n: int, seed: int, scale: float = 1.0) -> Tensor:
     return scale * torch.randn(n, 6, generator=torch.Generator().manual_seed(seed))
 
 
-def naive_regret(detector: Detector, train: list[Tensor], rows: list[Tensor]) -> np.ndarray[Any, Any]:
-    """Return the regret computed in float64 from the training rows, layer by layer, with the detector's ridges."""
-    seen, fresh = ([layer.detach().double().numpy() for layer in layers] for layers in (train, rows))
-    if detector.embedding_scale != "auto":
-        args = detector.weight, detector.bias, seen[0], fresh[0], detector.embedding_scale
-        return by_pseudo_inverse(*args)["regret"]
-    geometry = detector.geometry
-    assert geometry is not None
-    embedding, *layers = geometry.scatters
-    ridges = [embedding.ridge, geometry.background.ridge, *(layer.ridge for layer in layers)]
-    return about_class_means(detector.weight, detector.bias, seen, fresh, ridges)["regret"]
+def regret_anew(net: Classifier, train: Tensor, x: Tensor, *, alone: bool = False, **options: Any) -> Tensor:
+    """Return the regret of inputs x by a detector that is given all layers of a network, or its embeddings alone."""
+    known, asked = (net.layers(rows)[: 1 if alone else None] for rows in (train, x))
+    detector = Detector(net.fc.weight, net.fc.bias, input_layer=not alone, **options)
+    regret: Tensor = detector.fit(known[0], features=known[1:])(asked[0], features=asked[1:]).regret
+    return regret

@@ -1,12 +1,17 @@
-"""Small tables of numbers, and the regret computed anew, for the tests of the scikit-learn estimators."""
+"""Small tables of numbers, and what a detector finds that is given by hand what enters a linear model."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.datasets import load_iris
 from sklearn.preprocessing import StandardScaler
+
+from pnml import Detector
+
+if TYPE_CHECKING:
+    from pnml.core.result import Result
 
 Matrix = np.ndarray[Any, Any]
 
@@ -17,26 +22,16 @@ def iris(classes: int = 3) -> tuple[Matrix, Matrix]:
 
 
 def with_constant(X: Matrix) -> Matrix:
-    return np.hstack([X, np.ones((len(X), 1))])
+    return np.column_stack([X, np.ones(len(X))])
 
 
-def xtg(train: Matrix, x: Matrix) -> Matrix:
-    h = ((x @ np.linalg.pinv(train)) ** 2).sum(axis=1)
-    return np.asarray(h / (1 + h))
-
-
-def genies(p: Matrix, t: Matrix) -> Matrix:
-    return np.asarray(p / (p + p ** t[:, None] * (1 - p)))
-
-
-def softmax(scores: Matrix) -> Matrix:
-    terms = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return np.asarray(terms / terms.sum(axis=1, keepdims=True))
-
-
-def regret_anew(train: Matrix, x: Matrix, scores: Matrix) -> Matrix:
-    """Return the regrets of rows x for linear scores, given all training rows; the constant is appended to both."""
-    if scores.ndim == 1:
-        scores = np.stack([np.zeros(len(scores)), scores], axis=1)
-    t = xtg(with_constant(train), with_constant(x))
-    return np.asarray(np.log(genies(softmax(scores), t).sum(axis=1)))
+def anew(model: Any, train: Matrix, x: Matrix) -> Result:
+    """Return what is found about rows x, given a fitted linear model and its training rows."""
+    scaler = StandardScaler().fit(train)
+    weight, bias = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
+    if len(weight) == 1:  # the score of the second of two classes
+        weight, bias = np.vstack([0 * weight, weight]), np.append(0.0, bias)
+    mean, unit = train.mean(axis=0), np.sqrt(train.var(axis=0).mean())
+    detector = Detector(np.column_stack([weight * unit, weight @ mean + bias]), input_layer=True)
+    detector.fit(with_constant((train - mean) / unit), features=[scaler.transform(train)])
+    return detector(with_constant((x - mean) / unit), features=[scaler.transform(x)])

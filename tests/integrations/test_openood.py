@@ -19,7 +19,7 @@ from pnml.core.scorer import LARGEST_ERROR
 from pnml.integrations.openood import PNMLPostprocessor
 from pnml.pytorch.layers import LayersNotFoundWarning
 
-from .factories import CLASSES, Classifier, classifier, inputs, naive_regret
+from .factories import CLASSES, Classifier, classifier, inputs, regret_anew
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -66,9 +66,9 @@ def test_evaluator_gets_the_negated_regret(layers: str) -> None:
     predicted, confidence, labels = postprocessor.inference(net, ID["test"], progress=False)
     assert postprocessor.detector is not None
     assert postprocessor.detector.layer_names == (("body", "input") if layers == "auto" else ())
-    train, rows = (net.layers(images(ID[split]))[: 2 if layers == "auto" else 1] for split in ("train", "test"))
-    np.testing.assert_allclose(-confidence, naive_regret(postprocessor.detector, train, rows), rtol=LARGEST_ERROR)
-    np.testing.assert_array_equal(predicted, net.fc(rows[0]).argmax(dim=1).numpy())
+    expected = regret_anew(net, images(ID["train"]), images(ID["test"]), alone=layers == "last")
+    np.testing.assert_allclose(-confidence, expected, rtol=LARGEST_ERROR)
+    np.testing.assert_array_equal(predicted, net.fc(net.features(images(ID["test"]))).argmax(dim=1).numpy())
     np.testing.assert_array_equal(labels, np.arange(100) % CLASSES)
     _, ood_confidence, _ = postprocessor.inference(net, OOD["far"]["b"], progress=False)
     both = -np.concatenate([confidence, ood_confidence])
@@ -87,10 +87,10 @@ def test_a_network_whose_last_layer_is_no_module_is_scored_by_its_features_alone
     with pytest.raises(ValueError, match=r"layers=\['body'\] cannot be watched: no linear layer of the network has"):
         PNMLPostprocessor(layers=["body"]).setup(net, ID, OOD)
     assert postprocessor.guard is None
-    assert postprocessor.detector is not None
-    train, rows = (net.layers(images(ID[split]))[:1] for split in ("train", "test"))
     _, confidence = postprocessor.postprocess(net, images(ID["test"]))
-    np.testing.assert_allclose(-confidence, naive_regret(postprocessor.detector, train, rows), rtol=LARGEST_ERROR)
+    net.fc.weight.data *= 2
+    expected = regret_anew(net, images(ID["train"]), images(ID["test"]), alone=True)
+    np.testing.assert_allclose(-confidence, expected, rtol=LARGEST_ERROR)
 
 
 def test_another_network_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""Test the scikit-learn estimators against explicit refitting and scikit-learn's own checks."""
+"""The classifier as any other of scikit-learn, and what its regret finds."""
 
 from __future__ import annotations
 
@@ -7,120 +7,34 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from joblib import Parallel, delayed, parallel_config
+from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import GridSearchCV, train_test_split
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
+from sklearn.pipeline import make_pipeline, make_union
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from pnml import Detector, PNMLClassifier, PNMLOutlierDetector
+from pnml import PNMLClassifier, PNMLOutlierDetector
 
-from .rows import genies, iris, with_constant, xtg
+from .rows import anew, iris
 
-Matrix = np.ndarray[Any, Any]
-
-LINEAR = [
-    LogisticRegression(max_iter=1000),
-    LogisticRegression(max_iter=1000, fit_intercept=False),
-    LinearDiscriminantAnalysis(),
-    SGDClassifier(loss="log_loss", random_state=0),
-]
+NAMES = np.array(["setosa", "versicolor", "virginica"])
 
 
-class LeastSquares(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Least-squares regression on smoothed log one-hot targets, for which the theorem is exact."""
-
-    def fit(self, X: Matrix, y: Matrix) -> LeastSquares:
-        self.classes_ = np.unique(y)
-        self.targets_ = np.log(np.where(y[:, None] == self.classes_, 0.98, 0.01))
-        theta = np.linalg.lstsq(with_constant(X), self.targets_, rcond=None)[0]
-        self.coef_, self.intercept_ = theta[:-1].T, theta[-1]
-        return self
-
-    def predict_proba(self, X: Matrix) -> Matrix:
-        terms = np.exp(X @ self.coef_.T + self.intercept_)
-        return np.asarray(terms / terms.sum(axis=1, keepdims=True))
-
-    def predict(self, X: Matrix) -> Matrix:
-        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+def scaled(model: Any) -> Any:
+    return make_pipeline(StandardScaler(), model)
 
 
-def refitted_genies(model: LeastSquares, X: Matrix, x: Matrix) -> Matrix:
-    """Return genie probabilities from refitting the layer with each row of ``x`` added under each class.
-
-    Only the weights of that class are refitted; their target is the logit of probability one.
-    """
-    result = np.empty((len(x), len(model.classes_)))
-    for i, row in enumerate(with_constant(x)):
-        logits = row @ np.vstack([model.coef_.T, model.intercept_])
-        rows = np.vstack([with_constant(X), row])
-        for label in range(len(model.classes_)):
-            target = np.append(model.targets_[:, label], np.log(np.exp(logits).sum()))
-            refitted = logits.copy()
-            refitted[label] = row @ np.linalg.lstsq(rows, target, rcond=None)[0]
-            result[i, label] = np.exp(refitted[label]) / np.exp(refitted).sum()
-    return result
-
-
-def test_probabilities_and_regret_equal_those_of_refitting_with_every_label() -> None:
+def test_neither_origin_nor_unit_matter() -> None:
     X, y = iris()
-    fresh = np.random.default_rng(0).normal(scale=3, size=(10, 4))
-    classifier = PNMLClassifier(LeastSquares()).fit(X, y)
-    genie = refitted_genies(classifier.estimator_, X, fresh)
-    np.testing.assert_allclose(classifier.predict_proba(fresh), genie / genie.sum(axis=1, keepdims=True), rtol=1e-9)
-    np.testing.assert_allclose(classifier.regret(fresh), np.log(genie.sum(axis=1)), rtol=1e-9)
-
-
-@pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("model", LINEAR, ids=repr)
-def test_probabilities_and_regret_follow_from_the_scores_of_the_model(model: Any, classes: int) -> None:
-    X, y = iris(classes)
-    fresh = np.random.default_rng(0).normal(scale=2, size=(30, 4))
-    classifier = PNMLClassifier(model).fit(X, y)
-    fitted = clone(model).fit(X, y)
-
-    scores = fitted.decision_function(fresh)
-    if classes == 2:
-        scores = np.stack([np.zeros(30), scores], axis=1)
-    p = np.exp(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True))
-    has_intercept = getattr(model, "fit_intercept", True)
-    t = xtg(with_constant(X), with_constant(fresh)) if has_intercept else xtg(X, fresh)
-    genie = genies(p, t)
-    np.testing.assert_allclose(classifier.predict_proba(fresh), genie / genie.sum(axis=1, keepdims=True), atol=1e-12)
-    np.testing.assert_allclose(classifier.regret(fresh), np.log(genie.sum(axis=1)), rtol=1e-6, atol=1e-12)
-    assert (classifier.predict(fresh) == fitted.predict(fresh)).all()
-    assert (classifier.predict_proba(fresh).argmax(axis=1) == fitted.predict(fresh)).all()
-
-
-@pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("model", [LogisticRegression(), LinearDiscriminantAnalysis()], ids=repr)
-def test_model_probabilities_equal_predict_proba_of_softmax_models(model: Any, classes: int) -> None:
-    X, y = iris(classes)
-    classifier = PNMLClassifier(model).fit(X, y)
-    p = clone(model).fit(X, y).predict_proba(X)
-    np.testing.assert_allclose(classifier.detector_(with_constant(X)).probabilities, p, atol=1e-12)
-
-
-def test_regret_is_invariant_to_affine_maps_of_the_features() -> None:
-    X, y = iris()
-    rng = np.random.default_rng(0)
-    mapped = X @ rng.normal(size=(4, 4)) + 100
+    other = 1e6 * X + [1.0, -100.0, 0.0, 1e7]
     regret = PNMLClassifier(LinearDiscriminantAnalysis()).fit(X, y).regret(X)
-    again = PNMLClassifier(LinearDiscriminantAnalysis()).fit(mapped, y).regret(mapped)
+    again = PNMLClassifier(LinearDiscriminantAnalysis()).fit(other, y).regret(other)
     np.testing.assert_allclose(again, regret, rtol=1e-5)
-
-
-def test_string_labels_and_columns_follow_classes() -> None:
-    X, y = iris()
-    names = np.array(["setosa", "versicolor", "virginica"])
-    classifier = PNMLClassifier().fit(X, names[y])
-    assert (classifier.classes_ == names).all()
-    assert (classifier.predict(X) == names[classifier.predict_proba(X).argmax(axis=1)]).all()
-    assert classifier.score(X, names[y]) > 0.95
 
 
 def test_float32_features_return_float32_regret() -> None:
@@ -130,22 +44,6 @@ def test_float32_features_return_float32_regret() -> None:
     np.testing.assert_allclose(narrow.regret(X.astype(np.float32)), PNMLClassifier().fit(X, y).regret(X), rtol=1e-2)
 
 
-def test_classifier_works_in_pipelines_grid_searches_clones_and_pickles() -> None:
-    X, y = load_iris(return_X_y=True)
-    pipeline = make_pipeline(StandardScaler(), PNMLClassifier(LogisticRegression()))
-    search = GridSearchCV(
-        pipeline, {"pnmlclassifier__estimator__C": [1e-4, 1.0]}, scoring="neg_log_loss", cv=3, error_score="raise"
-    ).fit(X, y)
-    assert search.best_params_ == {"pnmlclassifier__estimator__C": 1.0}
-    best = search.best_estimator_
-    assert best[-1].estimator_.C == 1.0
-    expected = best[-1].regret(best[:-1].transform(X))
-    again = clone(best).fit(X, y)
-    assert (again[-1].regret(again[:-1].transform(X)) == expected).all()
-    restored = pickle.loads(pickle.dumps(best))  # noqa: S301 - own bytes
-    assert (restored[-1].regret(restored[:-1].transform(X)) == expected).all()
-
-
 def test_fit_does_not_change_the_estimator_passed_in() -> None:
     model = LogisticRegression()
     PNMLClassifier(model).fit(*iris())
@@ -153,46 +51,127 @@ def test_fit_does_not_change_the_estimator_passed_in() -> None:
     assert not hasattr(model, "coef_")
 
 
-def test_methods_before_fit_raise() -> None:
-    for method in ("predict", "predict_proba", "regret"):
-        with pytest.raises(NotFittedError):
-            getattr(PNMLClassifier(), method)(np.ones((1, 2)))
-    for method in ("predict", "score_samples", "decision_function"):
-        with pytest.raises(NotFittedError):
-            getattr(PNMLOutlierDetector(), method)(np.ones((1, 2)))
-
-
-@pytest.fixture(scope="module")
-def digits() -> dict[str, Matrix]:
-    """Return training and test rows of the digits 0 to 7, and three kinds of out-of-distribution rows."""
-    X, y = load_digits(return_X_y=True)
-    X = X / 16
-    train, test, labels, _ = train_test_split(X[y < 8], y[y < 8], random_state=0, stratify=y[y < 8])
-    rotated = np.rot90(test.reshape(-1, 8, 8), axes=(1, 2)).reshape(-1, 64)
-    noise = np.random.default_rng(0).uniform(size=(300, 64))
-    return {"train": train, "labels": labels, "test": test, "unseen": X[y >= 8], "rotated": rotated, "noise": noise}
-
-
-def auroc(score: Any, normal: Matrix, outliers: Matrix) -> float:
-    truth = np.repeat([0, 1], [len(normal), len(outliers)])
-    return float(roc_auc_score(truth, np.concatenate([score(normal), score(outliers)])))
-
-
-def test_regret_is_larger_for_unseen_digits_rotations_and_noise(digits: dict[str, Matrix]) -> None:
-    classifier = PNMLClassifier(LogisticRegression(max_iter=1000)).fit(digits["train"], digits["labels"])
-    assert auroc(classifier.regret, digits["test"], digits["unseen"]) > 0.9
-    assert auroc(classifier.regret, digits["test"], digits["rotated"]) > 0.99
-    assert auroc(classifier.regret, digits["test"], digits["noise"]) > 0.99
-
-
-def test_detector_attribute_returns_the_same_regret() -> None:
-    X, y = iris()
-    classifier = PNMLClassifier().fit(X, y)
-    assert isinstance(classifier.detector_, Detector)
-    assert (classifier.detector_.score(with_constant(X)) == classifier.regret(X)).all()
+@pytest.mark.parametrize("kind", [PNMLClassifier, PNMLOutlierDetector])
+@pytest.mark.parametrize("method", ["predict", "decision_function", "calibrate", "is_ood", "p_value"])
+def test_methods_before_fit_raise(kind: Any, method: str) -> None:
+    with pytest.raises(NotFittedError):
+        getattr(kind(), method)(np.ones((1, 2)))
 
 
 @pytest.mark.parametrize(("label", "shown"), [(3, "3"), ("cat", "'cat'")])
 def test_labels_of_one_class_are_refused_by_its_name(label: Any, shown: str) -> None:
     with pytest.raises(ValueError, match=f"at least two classes in y, got one class: {shown}$"):
         PNMLClassifier().fit(np.eye(4), [label] * 4)
+
+
+def test_regret_is_larger_for_unseen_digits_rotations_and_noise() -> None:
+    X, y = load_digits(return_X_y=True)
+    X, known = X / 16, y < 8
+    train, test, labels, _ = train_test_split(X[known], y[known], random_state=0, stratify=y[known])
+    classifier = PNMLClassifier(LogisticRegression(max_iter=1000)).fit(train, labels)
+    rotated = np.rot90(test.reshape(-1, 8, 8), axes=(1, 2)).reshape(-1, 64)
+    noise = np.random.default_rng(0).uniform(size=(300, 64))
+    for strange, least in ((X[~known], 0.9), (rotated, 0.99), (noise, 0.99)):
+        truth = np.repeat([0, 1], [len(test), len(strange)])
+        assert roc_auc_score(truth, classifier.regret(np.vstack([test, strange]))) > least
+
+
+def test_around_a_pipeline_and_inside_of_one_regrets_are_the_same() -> None:
+    X, y = load_iris(return_X_y=True)
+    around = PNMLClassifier(scaled(LogisticRegression())).fit(X, y)
+    inside = scaled(PNMLClassifier(LogisticRegression())).fit(X, y)
+    Z = StandardScaler().fit_transform(X)
+    expected = anew(LogisticRegression().fit(Z, y), Z, Z).regret
+    np.testing.assert_allclose(around.regret(X), expected, rtol=1e-6)
+    np.testing.assert_allclose(inside.transform(X)[:, 0], expected, rtol=1e-6)
+    assert (inside[-1].regret(inside[:-1].transform(X)) == inside.transform(X)[:, 0]).all()
+    assert around.n_features_in_ == 4
+
+
+def test_a_fitted_pipeline_is_taken_as_it_is() -> None:
+    X, y = load_iris(return_X_y=True)
+    pipeline = scaled(make_pipeline(FunctionTransformer(), LogisticRegression())).fit(X, y)  # one inside another
+    classifier = PNMLClassifier(pipeline).fit(X)
+    Z = pipeline[0].transform(X)
+    np.testing.assert_allclose(classifier.regret(X), anew(pipeline[-1][-1], Z, Z).regret, rtol=1e-6)
+    assert (classifier.predict(X) == pipeline.predict(X)).all()
+
+
+def mean_regret(estimator: Any, X: Any, y: Any) -> float:
+    return -float(estimator.regret(X).mean())
+
+
+@pytest.mark.parametrize("scoring", ["neg_log_loss", "roc_auc_ovr", mean_regret])
+def test_searches_judge_the_estimator_and_pass_the_regret_on(scoring: Any) -> None:
+    X, y = load_iris(return_X_y=True)
+    classifier = PNMLClassifier(scaled(LogisticRegression()))
+    grid = {"estimator__logisticregression__C": [1e-4, 1.0]}
+    search = GridSearchCV(classifier, grid, scoring=scoring, cv=3, error_score="raise").fit(X, y)
+    best = search.best_estimator_
+    assert search.best_params_ == {"estimator__logisticregression__C": best.estimator_[-1].C}
+    assert (search.transform(X)[:, 0] == best.regret(X)).all()
+    assert (search.decision_function(X) == best.decision_function(X)).all()
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def test_searches_of_outlier_detectors_pass_their_scores_on() -> None:
+    X, y = load_iris(return_X_y=True)
+    detector = PNMLOutlierDetector(scaled(LogisticRegression()))
+
+    def auroc(estimator: Any, rows: Any, labels: Any) -> float:
+        known, strange = estimator.score_samples(rows), estimator.score_samples(rows[:, ::-1])
+        return float((known[:, None] > strange).mean())
+
+    search = GridSearchCV(detector, {"estimator__logisticregression__C": [0.1, 10.0]}, scoring=auroc, cv=3).fit(X, y)
+    assert search.best_score_ > 0.9
+    assert (search.score_samples(X) == search.best_estimator_.score_samples(X)).all()
+
+
+def test_clones_parameters_and_pickles() -> None:
+    X, y = load_iris(return_X_y=True)
+    classifier = PNMLClassifier(scaled(LogisticRegression(C=0.5))).fit(X, y)
+    classifier.calibrate(X, leave_one_out=True)
+    again = clone(classifier)
+    assert not hasattr(again, "detector_")
+    assert again.get_params()["estimator__logisticregression__C"] == 0.5
+    changed = again.set_params(estimator__logisticregression__C=5.0).fit(X, y)
+    assert (changed.regret(X) != classifier.regret(X)).any()
+    assert "PNMLClassifier" in changed._repr_html_()  # what a notebook shows
+    restored = pickle.loads(pickle.dumps(classifier))  # noqa: S301 - own bytes
+    assert (restored.regret(X) == classifier.regret(X)).all()
+    assert (restored.is_ood(X) == classifier.is_ood(X)).all()
+
+
+def test_the_regret_may_be_a_feature_of_another_model() -> None:
+    X, y = iris()
+    union = make_union(FunctionTransformer(), PNMLClassifier()).fit(X, y)
+    assert (union.transform(X)[:, 4] == PNMLClassifier().fit(X, y).regret(X)).all()
+    assert list(PNMLClassifier().get_feature_names_out()) == ["regret"]
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_log_probabilities_and_decisions_follow_from_probabilities(classes: int) -> None:
+    X, y = iris(classes)
+    classifier = PNMLClassifier().fit(X, NAMES[y])
+    assert (classifier.classes_ == NAMES[:classes]).all()
+    assert classifier.score(X, NAMES[y]) > 0.95
+    q = classifier.predict_proba(X)
+    np.testing.assert_allclose(classifier.predict_log_proba(X), np.log(q), rtol=1e-12)
+    expected = np.log(q[:, 1] / q[:, 0]) if classes == 2 else np.log(q)
+    np.testing.assert_allclose(classifier.decision_function(X), expected, rtol=1e-9, atol=1e-12)
+    decided = classifier.decision_function(X)
+    decided = (decided > 0).astype(int) if classes == 2 else decided.argmax(axis=1)
+    assert (classifier.predict(X) == NAMES[decided]).all()
+    separated = PNMLClassifier(LogisticRegression(C=1e9, max_iter=10_000)).fit(X, y)
+    assert np.isfinite(separated.decision_function(1e4 * X)).all()
+
+
+def test_estimators_work_in_several_threads() -> None:
+    X, y = load_iris(return_X_y=True)
+    classifier = PNMLClassifier(scaled(LogisticRegression()))
+    alone = cross_val_score(classifier, X, y, cv=3)
+    with parallel_config(backend="threading", n_jobs=2):
+        assert (cross_val_score(classifier, X, y, cv=3) == alone).all()
+    classifier.fit(X, y)
+    parts = Parallel(n_jobs=2, prefer="threads")(delayed(classifier.regret)(part) for part in np.array_split(X, 5))
+    np.testing.assert_allclose(np.concatenate(parts), classifier.regret(X), rtol=1e-12)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -87,9 +86,3 @@ def test_fitting_again_forgets_the_threshold() -> None:
     classifier.fit(*rows(100, 0))
     with pytest.raises(ValueError, match="no threshold is set"):
         classifier.p_value(np.zeros((1, 5)))
-
-
-@pytest.mark.parametrize("method", ["calibrate", "is_ood", "p_value"])
-def test_calibration_before_fit_raises(method: str) -> None:
-    with pytest.raises(NotFittedError):
-        getattr(PNMLClassifier(), method)(np.zeros((1, 5)))

@@ -27,10 +27,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
-from oracles import about_class_means
-from pnml import PNMLClassifier, PNMLOutlierDetector
+from pnml import Detector, PNMLClassifier, PNMLOutlierDetector
 
-from .rows import Matrix, genies, iris, regret_anew
+from .rows import Matrix, anew, iris
 
 FRESH = np.random.default_rng(0).normal(scale=2, size=(30, 4))
 
@@ -45,34 +44,39 @@ def searched(model: Any, *, refit: bool = True) -> Any:
     "model",
     [
         LogisticRegression(max_iter=1000),
+        LogisticRegression(max_iter=1000, fit_intercept=False),
         LogisticRegressionCV(Cs=[0.1, 1.0], cv=2, max_iter=1000),
         SGDClassifier(loss="log_loss", random_state=0),
         LinearDiscriminantAnalysis(),
         make_pipeline(LogisticRegression(max_iter=1000)),
         searched(LogisticRegression(max_iter=1000)),
     ],
-    ids=lambda model: type(model).__name__,
+    ids=repr,
 )
-def test_models_with_probabilities_are_scored_by_their_own_scores(model: Any, classes: int) -> None:
+def test_models_with_probabilities_are_scored_by_their_own_last_layer(model: Any, classes: int) -> None:
     X, y = iris(classes)
-    fitted = clone(model).fit(X, y)
-    expected = regret_anew(X, FRESH, fitted.decision_function(FRESH))
-    np.testing.assert_allclose(PNMLClassifier(model).fit(X, y).regret(FRESH), expected, rtol=1e-6, atol=1e-12)
+    classifier, fitted = PNMLClassifier(model).fit(X, y), clone(model).fit(X, y)
+    last = getattr(fitted, "best_estimator_", fitted[-1] if hasattr(fitted, "steps") else fitted)
+    expected = anew(last, X, FRESH)
+    np.testing.assert_allclose(classifier.regret(FRESH), expected.regret, rtol=1e-6, atol=1e-12)
+    q = classifier.predict_proba(FRESH)
+    # "auto" takes p of a scaled embedding for the regret; q is made of the p of the model itself
+    p, t = expected.probabilities, expected.xtg[:, None]
+    genie = p / (p + p**t * (1 - p))
+    np.testing.assert_allclose(q, genie / genie.sum(axis=1, keepdims=True), rtol=1e-6, atol=1e-12)
+    assert (classifier.predict(FRESH) == fitted.predict(FRESH)).all()
+    assert (q.argmax(axis=1) == fitted.predict(FRESH)).all()
 
 
-@pytest.mark.parametrize("classes", [2, 3])
-def test_a_fitted_model_is_taken_as_it_is_and_as_it_was(classes: int) -> None:
-    X, y = iris(classes)
+def test_a_fitted_model_is_taken_as_it_is_and_as_it_was() -> None:
+    X, y = iris()
     model = LogisticRegression().fit(X[::2], y[::2])
-    expected = regret_anew(X, FRESH, model.decision_function(FRESH))
-    for estimator in (PNMLClassifier(model).fit(X), PNMLClassifier(FrozenEstimator(model)).fit(X, y)):
-        np.testing.assert_allclose(estimator.regret(FRESH), expected, rtol=1e-6, atol=1e-12)
-        assert (estimator.predict(FRESH) == model.predict(FRESH)).all()
+    expected, before = anew(model, X, FRESH).regret, model.predict(FRESH)
     guarded = PNMLClassifier(model).fit(X), PNMLClassifier(FrozenEstimator(model)).fit(X, y)
-    before = model.predict(FRESH)
     model.fit(X, 1 - (y > 0))  # the user's own model goes on
     assert (model.predict(FRESH) != before).any()
     for classifier in guarded:
+        np.testing.assert_allclose(classifier.regret(FRESH), expected, rtol=1e-6, atol=1e-12)
         assert (classifier.predict(FRESH) == before).all()
 
 
@@ -161,34 +165,30 @@ def test_hidden_layers_of_a_perceptron_are_its_embedding_and_features(
     X, y = digits
     model = MLPClassifier(sizes, activation=activation, max_iter=1000, random_state=0).fit(X, y)
     noise = np.random.default_rng(0).uniform(size=(40, 64))
-    classifier = PNMLClassifier(model).fit(X)
-    train, asked = ([embeddings, *earlier] for *earlier, embeddings in (hidden_layers(model, x) for x in (X, noise)))
-    geometry: Any = classifier.detector_.geometry
-    first, *others = (scatter.ridge for scatter in geometry.scatters)
-    ridges = [first, geometry.background.ridge, *others]
-    expected = about_class_means(model.coefs_[-1].T, model.intercepts_[-1], train, asked, ridges)
-    np.testing.assert_allclose(classifier.regret(noise), expected["regret"], rtol=1e-4)
-    genie = genies(model.predict_proba(noise), expected["xtg"])
-    q = genie / genie.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(classifier.predict_proba(noise), q, rtol=1e-4, atol=1e-9)
-    assert (classifier.predict(noise) == q.argmax(axis=1)).all()
+    classifier, scaler = PNMLClassifier(model).fit(X), StandardScaler().fit(X)
+    (*earlier, embeddings), (*asked, asked_embeddings) = hidden_layers(model, X), hidden_layers(model, noise)
+    detector = Detector(model.coefs_[-1].T, model.intercepts_[-1], input_layer=True)
+    detector.fit(embeddings, features=[*earlier, scaler.transform(X)])
+    expected = detector.score(asked_embeddings, features=[*asked, scaler.transform(noise)])
+    np.testing.assert_allclose(classifier.regret(noise), expected, rtol=1e-9)
+    assert classifier.detector_.layer_names == ("hidden 1", "input")[-len(sizes) :]
+    assert (classifier.predict_proba(noise).argmax(axis=1) == model.predict(noise)).all()
 
 
 def test_a_perceptron_of_two_classes_has_two_rows_in_its_last_layer(digits: tuple[Matrix, Matrix]) -> None:
-    X, y = digits
-    model = MLPClassifier((8,), max_iter=1000, random_state=0).fit(X[y < 2], y[y < 2])
-    classifier = PNMLClassifier(model).fit(X[y < 2])
-    assert classifier.detector_.weight.shape == (2, 8)
-    np.testing.assert_allclose(
-        classifier.detector_(hidden_layers(model, X)[-1]).probabilities, model.predict_proba(X), atol=1e-12
-    )
+    X, y = (part[digits[1] < 2] for part in digits)
+    model = MLPClassifier((8,), max_iter=1000, random_state=0).fit(X, y)
+    detector = PNMLClassifier(model).fit(X).detector_
+    found = detector(hidden_layers(model, X)[-1], features=[X]).probabilities
+    np.testing.assert_allclose(found, model.predict_proba(X), atol=1e-12)
 
 
 def test_a_perceptron_without_hidden_layers_is_a_linear_model() -> None:
     X, y = iris()
     model = MLPClassifier((), max_iter=5000, random_state=0).fit(X, y)
-    expected = regret_anew(X, FRESH, FRESH @ model.coefs_[0] + model.intercepts_[0])
-    np.testing.assert_allclose(PNMLClassifier(model).fit(X).regret(FRESH), expected, rtol=1e-6)
+    found = PNMLClassifier(model).fit(X).regret(FRESH)
+    model.coef_, model.intercept_ = model.coefs_[0].T, model.intercepts_[0]
+    np.testing.assert_allclose(found, anew(model, X, FRESH).regret, rtol=1e-6)
 
 
 def test_a_perceptron_with_several_labels_a_row_is_refused(digits: tuple[Matrix, Matrix]) -> None:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pytest
 
-from pnml.io.part import Part
-from pnml.io.store import PartStore
+from pnml.io.store import Part, PartStore
 
 if TYPE_CHECKING:
     from pathlib import Path

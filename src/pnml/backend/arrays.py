@@ -9,8 +9,6 @@ import array_api_compat as compat
 import array_api_compat.numpy as numpy_namespace
 import numpy as np
 
-from pnml.backend.masked import unmasked
-
 Array = Any
 """An array of NumPy, PyTorch, CuPy, JAX or any other library that follows the array API standard."""
 
@@ -26,17 +24,45 @@ def as_array(values: Array) -> Array:
     return values if isinstance(values, np.ndarray) or compat.is_array_api_obj(values) else np.asarray(values)
 
 
+def unmasked(values: Any) -> Any:
+    """Return ``values``, a masked array without masked entries as a plain one; raise ``ValueError`` for masked entries.
+
+    Lists and tuples are looked into, because NumPy drops the masks of arrays in them.
+    """
+    masked_arrays = sys.modules.get("numpy.ma")  # whoever has a masked array has imported it
+    if masked_arrays is None:
+        return values
+    if isinstance(values, list | tuple):
+        for one in values:
+            if isinstance(one, masked_arrays.MaskedArray):
+                unmasked(one)
+        return values
+    if not isinstance(values, masked_arrays.MaskedArray):
+        return values
+    mask = masked_arrays.getmaskarray(values)
+    count = int(mask.sum())
+    if count:
+        are = "is" if count == 1 else "are"
+        raise ValueError(
+            f"{count:,} of {mask.size:,} entries {are} masked, the first in {_place(mask)}: a masked entry has no "
+            "value. Leave such samples out, or fill them in: x.filled(value)"
+        )
+    return values.data
+
+
+def _place(mask: np.ndarray[Any, Any]) -> str:
+    first = np.argwhere(mask)[0].tolist()
+    names = ["row", "column", *(f"axis {axis}" for axis in range(2, len(first)))]
+    return ", ".join(f"{name} {number}" for name, number in zip(names, first, strict=False))
+
+
 def is_real_floating(array: Array) -> bool:
     """Return whether the elements are real floating-point numbers."""
     return _epsilon(array) is not None
 
 
 def precision(array: Array) -> float:
-    """Return the machine epsilon of the array's own dtype, which must be a real floating one.
-
-    >>> precision(np.zeros(1, dtype=np.float32))
-    1.1920928955078125e-07
-    """
+    """Return the machine epsilon of the array's own dtype, which must be a real floating one."""
     eps = _epsilon(array)
     return float(namespace(array).finfo(array.dtype).eps) if eps is None else eps
 
@@ -118,11 +144,7 @@ def is_traced() -> bool:
 
 
 def at_least(x: Array, smallest: float) -> Array:
-    """Return an array in which every number below the smallest is replaced by it; what is no number stays.
-
-    >>> at_least(np.array([-1.0, 2.0]), 0)
-    array([0., 2.])
-    """
+    """Return an array in which every number below the smallest is replaced by it; what is no number stays."""
     if isinstance(x, np.ndarray):
         return np.maximum(x, smallest)  # in a tenth of the time of clip, which matters for one row
     if compat.is_torch_array(x):
@@ -131,11 +153,7 @@ def at_least(x: Array, smallest: float) -> Array:
 
 
 def at_most(x: Array, largest: float) -> Array:
-    """Return an array in which every number above the largest is replaced by it; what is no number stays.
-
-    >>> at_most(np.array([-1.0, 2.0]), 0)
-    array([-1.,  0.])
-    """
+    """Return an array in which every number above the largest is replaced by it; what is no number stays."""
     if isinstance(x, np.ndarray):
         return np.minimum(x, largest)
     return x.clamp(max=largest) if compat.is_torch_array(x) else namespace(x).clip(x, None, largest)
@@ -194,13 +212,7 @@ def like(reference: Array, values: Any, dtype: Any = None) -> Array:
 
 
 class DeviceConstants:
-    """NumPy arrays converted to the library, device and dtype of the arrays they are used with; conversions are cached.
-
-    >>> constants = DeviceConstants(np.eye(2), np.ones(2))
-    >>> identity, ones = constants.to(np.zeros(1, dtype=np.float32))
-    >>> identity.dtype, ones.dtype
-    (dtype('float32'), dtype('float32'))
-    """
+    """NumPy arrays in the library, on the device and in the dtype of the arrays they are used with; copies are kept."""
 
     def __init__(self, *values: np.ndarray[Any, Any]) -> None:
         self._values = values

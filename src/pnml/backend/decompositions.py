@@ -31,11 +31,11 @@ def eigh(matrix: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.f
     >>> values
     array([1., 2.])
     """
-    found = _on_gpu(matrix, lambda torch, x: torch.linalg.eigh(x))
-    if found is None:
+    pair = _on_gpu(matrix, lambda torch, x: torch.linalg.eigh(x))
+    if pair is None:
         with _threads(matrix):
-            found = np.linalg.eigh(matrix)
-    values, vectors = found
+            pair = np.linalg.eigh(matrix)
+    values, vectors = pair
     return values, vectors
 
 
@@ -45,11 +45,11 @@ def triangular_factor(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     >>> abs(triangular_factor(np.array([[3.0], [4.0]])))
     array([[5.]])
     """
-    found = _on_gpu(matrix, lambda torch, x: torch.linalg.qr(x, mode="r"))
-    if found is None:
-        with _threads(matrix):
-            return np.asarray(np.linalg.qr(matrix, mode="r"))
-    return found[1]
+    pair = _on_gpu(matrix, lambda torch, x: torch.linalg.qr(x, mode="r"))
+    if pair is not None:
+        return pair[1]
+    with _threads(matrix):
+        return np.asarray(np.linalg.qr(matrix, mode="r"))
 
 
 def _threads(matrix: NDArray[np.float64]) -> AbstractContextManager[object]:
@@ -65,8 +65,8 @@ def _on_gpu(matrix: NDArray[np.float64], function: Callable[[Any, Any], Any]) ->
     torch = sys.modules["torch"]
     try:
         with torch.no_grad():
-            found = function(torch, torch.from_numpy(np.ascontiguousarray(matrix)).to(device))
-            return tuple(part.cpu().numpy() for part in found)
+            tensors = function(torch, torch.from_numpy(np.ascontiguousarray(matrix)).to(device))
+            return tuple(tensor.cpu().numpy() for tensor in tensors)
     except RuntimeError as error:  # that of too little memory is one
         _LOG.info("decomposing %d features on the CPU instead of the GPU: %s", len(matrix), error)
         return None

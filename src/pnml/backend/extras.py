@@ -8,11 +8,7 @@ from typing import Any
 
 
 def require(module: str, *, extra: str, what: str) -> Any:
-    """Import ``module``, or say which extra of pnml brings it.
-
-    >>> require("json", extra="torch", what="this example").dumps([1])
-    '[1]'
-    """
+    """Import ``module``, or say which extra of pnml brings it."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -23,11 +19,7 @@ def require(module: str, *, extra: str, what: str) -> Any:
 
 
 def is_installed(module: str) -> bool:
-    """Return whether a top-level module can be found, without importing it.
-
-    >>> is_installed("json"), is_installed("no_such_module")
-    (True, False)
-    """
+    """Return whether a top-level module can be found, without importing it."""
     try:
         return find_spec(module) is not None
     except (ImportError, ValueError):  # ValueError: a stand-in without a specification

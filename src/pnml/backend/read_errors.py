@@ -7,19 +7,11 @@ code outside of these functions pass as they are.
 
 from __future__ import annotations
 
-import csv
 import errno
 import functools
-import lzma
-import struct
-import tokenize
-import zipfile
-import zlib
 from contextlib import contextmanager
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
-
-from safetensors import SafetensorError
 
 if TYPE_CHECKING:
     import os
@@ -28,23 +20,8 @@ if TYPE_CHECKING:
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-_RAISED_BY_DECODERS = (
-    LookupError,
-    TypeError,
-    ArithmeticError,
-    MemoryError,
-    RuntimeError,
-    BufferError,
-    EOFError,
-    SyntaxError,
-    csv.Error,
-    lzma.LZMAError,
-    struct.error,
-    tokenize.TokenError,
-    zipfile.BadZipFile,
-    zlib.error,
-    SafetensorError,
-)
+_OURS = (AssertionError, AttributeError, ImportError)
+"""Which are no fault of a file, but of this package or of what is installed beside it."""
 
 _NUMBERS_OF_CONTENT = (None, errno.EINVAL, errno.EOVERFLOW)
 """Of ``OSError``: pyarrow and bz2 raise it for content without a number; the others are of places out of bounds."""
@@ -63,15 +40,14 @@ def naming_file(path: str | os.PathLike[str]) -> Iterator[None]:
     """
     try:
         yield
-    except ValueError as error:
-        if PurePath(path).name in str(error):
+    except (ValueError, OSError) as error:
+        is_of_system = isinstance(error, OSError) and error.errno not in _NUMBERS_OF_CONTENT
+        if is_of_system or PurePath(path).name in str(error):
             raise
         raise _named(path, str(error)) from error
-    except OSError as error:
-        if error.errno not in _NUMBERS_OF_CONTENT or PurePath(path).name in str(error):
-            raise
-        raise _named(path, str(error)) from error
-    except _RAISED_BY_DECODERS as error:
+    except _OURS:
+        raise
+    except Exception as error:
         raise _named(path, f"{type(error).__name__}: {error}") from error
 
 

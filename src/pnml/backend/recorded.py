@@ -28,17 +28,12 @@ _LOG = logging.getLogger(__name__)
 class Recorded:
     """A function of arrays, or None, that gives what it would give, on a GPU by replaying what it did.
 
-    The function must look at no value, and all that it reads besides its argument must stay where it is.
-
-    Args:
-        function: from arrays to an array.
-        record: makes a function that replays, given the function and arrays like those to come.
+    The function must look at no value, and all that it reads besides its argument must stay where it is. ``record``
+    makes a function that replays, given the function and arrays like those to come.
     """
 
     def __init__(
-        self,
-        function: Callable[..., Array],
-        record: Callable[..., Callable[..., Array]] | None = None,
+        self, function: Callable[..., Array], record: Callable[..., Callable[..., Array]] | None = None
     ) -> None:
         self._function = function
         self._record = record or record_cuda_graph
@@ -100,13 +95,13 @@ def record_cuda_graph(function: Callable[..., Array], *arrays: Array | None) -> 
     with torch.cuda.device(arrays[0].device), torch.no_grad():  # type: ignore[union-attr]
         torch.cuda.current_stream().synchronize()
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            found = function(*held)
+            output = function(*held)
 
     def replay(*arrays: Array | None) -> Array:
         for one, array in zip(held, arrays, strict=True):
             if one is not None:
                 one.copy_(array)
         graph.replay()
-        return found.clone()
+        return output.clone()
 
     return replay

@@ -62,17 +62,17 @@ def check_shape(rows: Array, n_features: int | None) -> Array:
 def check_finite(rows: Array, widths: Sequence[int] = ()) -> None:
     """Raise ``ValueError`` for the first value of rows (n, M) that is not finite.
 
-    Args:
-        rows: embeddings, and the features of earlier layers beside them.
-        widths: how many columns the embedding and each of these layers have, if there are any.
+    ``widths`` say how many columns the embedding and each of the layers beside it have, if there are any.
     """
     xp = namespace(rows)
     finite = xp.isfinite(rows)
     if not bool(xp.all(finite)):
         row, column = (int(i) for i in np.argwhere(~to_numpy(finite, bool))[0])
-        value, number = float(rows[row, column]), 0
+        value = float(rows[row, column])
+        number = 0
         while number < len(widths) - 1 and column >= widths[number]:
-            column, number = column - widths[number], number + 1
+            column -= widths[number]
+            number += 1
         layer = f" of features[{number - 1}]" if number else ""
         raise ValueError(f"row {row} holds {value} in column {column}{layer}: every value must be finite")
 
@@ -105,10 +105,7 @@ def wide_dtype(rows: Array) -> Any:
 def chunk_length(rows: Array, item_bytes: int, width: int | None = None) -> int:
     """Return how many rows make a chunk: it stays in cache on the host, and keeps a GPU busy.
 
-    Args:
-        rows: shape (n, M).
-        item_bytes: the size of a number in the dtype that is computed in.
-        width: how many numbers a row takes at the same time; M when None.
+    A row takes ``width`` numbers of ``item_bytes`` at the same time; as many as it has when None.
     """
     size = _REMOTE_CHUNK_BYTES if is_remote(rows) else _CHUNK_BYTES
     return int(max(1, size // (item_bytes * max(1, width or int(rows.shape[1])))))
@@ -117,14 +114,8 @@ def chunk_length(rows: Array, item_bytes: int, width: int | None = None) -> int:
 def by_chunk(function: Callable[..., Any], rows: Array, dtype: Any, *args: Any, width: int | None = None) -> Any:
     """Apply a function to chunks of rows (n, M) converted to a dtype, and concatenate what it returns.
 
-    Chunks of NumPy rows are computed on all cores.
-
-    Args:
-        function: called as ``function(chunk, *args)`` for chunks (k, M); returns an array (k, ...) or a tuple of such.
-        rows: at least one row.
-        dtype: of the chunks.
-        *args: further arguments of the function.
-        width: how many numbers a row takes at the same time; see :func:`chunk_length`.
+    Chunks of NumPy rows are computed on all cores. ``function(chunk, *args)`` returns an array (k, ...) for a chunk
+    (k, M), or a tuple of such; a row takes ``width`` numbers at the same time, see :func:`chunk_length`.
     """
     keep_freed_memory()
     xp = namespace(rows)
@@ -136,10 +127,10 @@ def by_chunk(function: Callable[..., Any], rows: Array, dtype: Any, *args: Any, 
 
     if len(parts) == 1:
         return work(parts[0])
-    found = list(spread(work, parts) if compat.is_numpy_array(rows) else map(work, parts))
-    if not isinstance(found[0], tuple):
-        return xp.concat(found)
-    return tuple(xp.concat(column) for column in zip(*found, strict=True))
+    outputs = list(spread(work, parts) if compat.is_numpy_array(rows) else map(work, parts))
+    if not isinstance(outputs[0], tuple):
+        return xp.concat(outputs)
+    return tuple(xp.concat(column) for column in zip(*outputs, strict=True))
 
 
 def _slices(rows: Array, length: int) -> list[slice]:

@@ -41,13 +41,7 @@ def save_state(path: str | os.PathLike[str], kind: str, version: int, arrays: Ar
 def load_state(
     path: str | os.PathLike[str], kind: str, version: int
 ) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
-    """Read what :func:`save_state` wrote; a missing, foreign, truncated or changed file is refused by name.
-
-    Args:
-        path: the file.
-        kind: which it must be of.
-        version: the only one that can be read.
-    """
+    """Read what :func:`save_state` wrote; a file that is missing, damaged, or of another kind or version is refused."""
     if Path(path).exists() and not Path(path).is_file():
         raise ValueError(f"{path} is no file: expected a {kind} that pnml wrote")
     try:
@@ -62,7 +56,8 @@ def load_state(
         raise ValueError(f"{path} holds no {kind} but {metadata.get('kind', 'a file that pnml did not write')}")
     digest = metadata.pop(_DIGEST, None)
     try:
-        written, writer = int(metadata["version"]), metadata["written_by"]
+        written = int(metadata["version"])
+        writer = metadata["written_by"]
         info = dict(json.loads(metadata["info"], parse_constant=_refuse_constant))
     except (KeyError, ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is damaged, its metadata cannot be read ({error}): write it again") from error

@@ -10,9 +10,8 @@ import typer
 
 from pnml._version import __version__
 from pnml.cli import calibrate, demo, export, fit, inspect, monitor, report, score
-from pnml.cli._app import App, Facts, common_options
+from pnml.cli._app import App, Command, Facts, common_options
 from pnml.cli._benchmark import benchmark
-from pnml.cli._help import Command
 
 app = typer.Typer(
     name="pnml",
@@ -64,5 +63,6 @@ for command in (
     monitor.monitor,
 ):
     app.command(cls=Command)(common_options(command))
-if (more := benchmark()) is not None:
+more = benchmark()
+if more is not None:
     more.join(app)

@@ -12,17 +12,19 @@ import io
 import itertools
 import json
 import os
+import re
 import sys
 import traceback
 from contextlib import ExitStack, redirect_stdout
+from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from pnml.backend.suggest import did_you_mean
 from pnml.cli._errors import Interrupted, Noticed, messages, one_line
-from pnml.cli._json import as_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,9 +45,14 @@ TracebackOption = Annotated[
     ),
 ]
 
-DONE, REFUSED, USAGE, NOTICED, INTERRUPTED = 0, 1, 2, 3, 130
-"""The exit codes."""
+# The exit codes.
+DONE = 0
+REFUSED = 1
+USAGE = 2
+NOTICED = 3
+INTERRUPTED = 130
 
+_EXAMPLE = re.compile(r"^Example: `(?P<line>[^`]+)`\n*", re.MULTILINE)
 _KEPT = ("--head", "--head-layer", "--layers", "--embedding-scale")  # by a detector
 
 # The class of errors in options and arguments: of click, or of the copy of click in newer releases of typer.
@@ -71,6 +78,21 @@ def common_options(command: Callable[..., Facts]) -> Callable[..., Facts]:
     return with_options
 
 
+class Command(TyperCommand):
+    """A command whose help ends with its examples, which are not wrapped, so that each is copied as one line."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help, and the examples below it."""
+        whole = self.help or ""
+        self.help = _EXAMPLE.sub("", whole)
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.help = whole
+        for example in _EXAMPLE.finditer(whole):
+            typer.echo(f" Example: {' '.join(example['line'].split())}")
+
+
 class App(TyperGroup):
     """A group of commands."""
 
@@ -88,8 +110,9 @@ class App(TyperGroup):
             warned = stack.enter_context(messages())
             try:
                 result = super().main(args, *rest, **{**extra, "standalone_mode": False})
-            except Noticed as found:
-                facts, code = found.facts, NOTICED
+            except Noticed as notice:
+                facts = notice.facts
+                code = NOTICED
             except Exception as error:  # noqa: BLE001
                 message, code = _explain(error, words)
                 _close_generators(error)
@@ -101,7 +124,7 @@ class App(TyperGroup):
                 else:
                     facts = result
         if "--json" in words and facts is not None:
-            typer.echo(json.dumps(as_json({**facts, "warnings": warned}), allow_nan=False))
+            typer.echo(as_json({**facts, "warnings": warned}))
         sys.exit(code)
 
     def invoke(self, ctx: Any) -> Any:
@@ -110,6 +133,25 @@ class App(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             raise Interrupted("no file was left half-written; run the command again to start over") from None
+
+
+def as_json(facts: Facts) -> str:
+    """Return facts as JSON: paths as text, and numbers that are not finite as null.
+
+    >>> from pathlib import PurePosixPath
+    >>> as_json({"out": PurePosixPath("a/b.csv"), "threshold": np.float64("inf"), "rows": np.arange(2)})
+    '{"out": "a/b.csv", "threshold": null, "rows": [0, 1]}'
+    """
+    finite = json.loads(json.dumps(facts, default=_plain), parse_constant=lambda _: None)
+    return json.dumps(finite)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    return sorted(value) if isinstance(value, set | frozenset) else str(value)
 
 
 def _environment_says_yes() -> bool:
@@ -132,7 +174,8 @@ def _explain(error: Exception, words: Sequence[str]) -> tuple[str, int]:
 
 def _nearest_command(error: Exception) -> str:
     """Return the command that was probably meant, where there is none of a name and the library does not say so."""
-    text, commands = str(error), getattr(getattr(getattr(error, "ctx", None), "command", None), "commands", {})
+    text = str(error)
+    commands = getattr(getattr(getattr(error, "ctx", None), "command", None), "commands", {})
     if not commands or not text.startswith("No such command") or "Did you mean" in text:
         return ""
     return did_you_mean(text.partition("'")[2].partition("'")[0], commands)
@@ -140,7 +183,8 @@ def _nearest_command(error: Exception) -> str:
 
 def _kept_by_detector(error: Exception) -> str:
     """Return what to do about an option of the fit that is given to a command which takes a detector."""
-    name, command = getattr(error, "option_name", None), getattr(getattr(error, "ctx", None), "info_name", None)
+    name = getattr(error, "option_name", None)
+    command = getattr(getattr(error, "ctx", None), "info_name", None)
     if name not in _KEPT or command not in {"calibrate", "score", "inspect", "export"}:
         return ""
     return f"No such option: {name}: it goes with pnml fit, and the detector keeps it"
@@ -153,7 +197,8 @@ def _files(words: Sequence[str]) -> list[str]:
 
 def _given_value(error: Exception, words: Sequence[str]) -> str | None:
     """Return the value of the option that an error is about, where the words hold one."""
-    if not isinstance(error, typer.BadParameter) or (option := getattr(error, "param", None)) is None:
+    option = getattr(error, "param", None)
+    if not isinstance(error, typer.BadParameter) or option is None:
         return None
     following = (value for word, value in itertools.pairwise(words) if word in option.opts)
     joined = (word.partition("=")[2] for word in words if word.partition("=")[0] in option.opts and "=" in word)

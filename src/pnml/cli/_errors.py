@@ -49,24 +49,28 @@ def if_interrupted(kept: str) -> Iterator[None]:
 
 @contextmanager
 def messages() -> Iterator[list[str]]:
-    """Print warnings and notes of the engines on stderr, each text once; yield the list of the warnings."""
-    logger, handler, once = logging.getLogger("pnml.engines"), _EchoHandler(), _Once()
+    """Print warnings and notes of the engines on stderr, each warning once; yield the list of the warnings."""
+    texts: list[str] = []
+
+    def show(message: Warning | str, *_args: object, **_kwargs: object) -> None:
+        if str(message) not in texts:
+            texts.append(str(message))
+            typer.secho(f"warning: {message}", fg=typer.colors.YELLOW, err=True)
+
+    logger = logging.getLogger("pnml.engines")
+    handler = _EchoHandler()
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = once
-            yield once.texts
+            warnings.showwarning = show
+            yield texts
     finally:
         logger.removeHandler(handler)
 
 
 def one_line(error: Exception, files: Sequence[str] = ()) -> str:
-    """Return the text of an error; with its class, the files and a hint where nobody wrote the text for users.
-
-    Args:
-        error: what was raised.
-        files: that the command was given.
+    """Return the text of an error; with its class, the command's files and a hint where nobody wrote it for users.
 
     >>> one_line(ValueError("expected 8 features, got 7"))
     'expected 8 features, got 7'
@@ -74,12 +78,13 @@ def one_line(error: Exception, files: Sequence[str] = ()) -> str:
     "unexpected KeyError: 'fc'; the command was given head.npz; --traceback shows where it comes from"
     """
     # safetensors reports a full disk as an error of its own, with the system's number in its text.
-    if getattr(error, "errno", None) == errno.ENOSPC or f"(os error {errno.ENOSPC})" in str(error):
-        target = getattr(error, "filename", None)
+    number = getattr(error, "errno", None)
+    target = getattr(error, "filename", None)
+    if number == errno.ENOSPC or f"(os error {errno.ENOSPC})" in str(error):
         where = "" if target is None else f"cannot write {target}, "
         return f"{where}the disk is full: nothing half-written was left; free some space and run the command again"
-    if getattr(error, "errno", None) == errno.EROFS:
-        return f"cannot write {getattr(error, 'filename', None)}: its disk is read-only: give a path on another"
+    if number == errno.EROFS:
+        return f"cannot write {target}: its disk is read-only: give a path on another"
     if isinstance(error, FileExistsError | NotADirectoryError) and error.filename:
         return f"{error.filename} is a file where a folder is expected: give another path"
     if isinstance(error, _EXPECTED):
@@ -93,16 +98,3 @@ def one_line(error: Exception, files: Sequence[str] = ()) -> str:
 class _EchoHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         typer.echo(record.getMessage(), err=True)
-
-
-class _Once:
-    """Shows a warning the first time that its text comes, wherever it comes from."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def __call__(self, message: Warning | str, *_args: object, **_kwargs: object) -> None:
-        text = str(message)
-        if text not in self.texts:
-            self.texts.append(text)
-            typer.secho(f"warning: {text}", fg=typer.colors.YELLOW, err=True)

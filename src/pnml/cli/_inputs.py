@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import sys
 import warnings
 from dataclasses import dataclass
@@ -12,20 +14,20 @@ import typer
 
 from pnml.core.detector import Detector
 from pnml.io.embedded_images import EmbeddedImages
-from pnml.io.embeddings import EmbeddingFile, open_embeddings
+from pnml.io.embeddings import EmbeddingFile, open_embeddings, open_standard_input
 from pnml.io.feature_columns import check_layer_widths
 from pnml.io.fingerprint import fingerprint_file
 from pnml.io.images import open_images
 from pnml.io.model import load_model
 from pnml.io.paths import PathOrUri, path_or_uri
-from pnml.io.preparation_record import PreparationWarning, of_images, restore_preparation
-from pnml.io.standard_input import open_standard_input
+from pnml.io.preparation import PreparationWarning, of_images, restore_preparation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from pnml.cli._app import Facts
     from pnml.core.scaling import EmbeddingScale
-    from pnml.io.preparation_record import Record
+    from pnml.io.preparation import Record
     from pnml.io.source import Samples
 
 
@@ -130,18 +132,23 @@ _EITHER = "give either --embeddings, or --images and the --model that embeds the
 
 @dataclass(frozen=True)
 class Inputs:
-    """The values of these options."""
+    """The options that name the samples; :func:`with_inputs` gives them to a command."""
 
-    embeddings: PathOrUri | None
-    images: PathOrUri | None
-    model: str | None
-    weights: Path | None
-    size: int | None
-    mean: str | None
-    std: str | None
-    batch_size: int
-    strict: bool
-    column: str | None = None
+    embeddings: EmbeddingsOption = None
+    column: ColumnOption = None
+    images: ImagesOption = None
+    model: ModelOption = None
+    weights: WeightsOption = None
+    size: SizeOption = None
+    mean: MeanOption = None
+    std: StdOption = None
+    batch_size: BatchSizeOption = 128
+    strict: StrictOption = False
+
+    @property
+    def paths(self) -> tuple[PathOrUri | None, ...]:
+        """The files and folders that are read; None for those that are not."""
+        return None if self.embeddings == STANDARD else self.embeddings, self.images, self.weights
 
     def open_embeddings(
         self, n_features: int, layers: Sequence[str] | None, fitted: Record | None = None
@@ -152,7 +159,7 @@ class Inputs:
         """
         if self.embeddings is None or self.images is not None:
             raise typer.BadParameter(_EITHER)
-        if any(given is not None for given in (self.model, self.weights, self.size, self.mean, self.std)):
+        if any(value is not None for value in (self.model, self.weights, self.size, self.mean, self.std)):
             raise typer.BadParameter("--model, --weights, --size, --mean and --std go with --images only")
         columns = () if self.column is None else tuple(name.strip() for name in self.column.split(","))
 
@@ -183,18 +190,19 @@ class Inputs:
             raise typer.BadParameter(_EITHER)
         if self.column is not None:
             raise typer.BadParameter("--column goes with --embeddings only")
-        mean, std = channels(self.mean, "--mean"), channels(self.std, "--std")
+        mean = channels(self.mean, "--mean")
+        std = channels(self.std, "--std")
         reader = open_images(self.images)
         model, transform = load_model(self.model, self.weights)
-        told = any(given is not None for given in (self.size, self.mean, self.std))
-        if transform is not None and told:
+        has_options = any(value is not None for value in (self.size, self.mean, self.std))
+        if transform is not None and has_options:
             raise typer.BadParameter(f"{self.model} brings its own transform: leave --size, --mean and --std out")
         from pnml.pytorch.guard import Guard
 
         guard = Guard(model, head=head_layer, layers=layers, embedding_scale=embedding_scale)
         loaded = None if detector is None else guard.load(detector, check_model=check_model).fitted()
         record = None if loaded is None else of_images(loaded.preparation)
-        if detector is not None and record is None and transform is None and not told:
+        if detector is not None and record is None and transform is None and not has_options:
             message = f"{detector} does not say how images were prepared: give --size, --mean and --std as for its fit"
             warnings.warn(message, PreparationWarning, stacklevel=2)
         return EmbeddedImages(
@@ -215,6 +223,23 @@ class Inputs:
             return embeddings, detector
         samples = self.open_images(detector=path, check_model=check_model)
         return samples, samples.guard.fitted()
+
+
+def with_inputs(command: Callable[..., Facts]) -> Callable[..., Facts]:
+    """Return a command with the options of :class:`Inputs` in place of its parameter ``inputs``."""
+    signature = inspect.signature(command, eval_str=True)
+    options = inspect.signature(Inputs, eval_str=True).parameters
+
+    @functools.wraps(command)
+    def with_options(**values: Any) -> Facts:
+        return command(inputs=Inputs(**{name: values.pop(name) for name in options}), **values)
+
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in signature.parameters.items():
+        given = options.values() if name == "inputs" else [parameter]
+        parameters += (one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in given)
+    with_options.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return with_options
 
 
 def check_engine(engine: Engine, cpus: int | None) -> None:

@@ -12,14 +12,11 @@ from pnml.core.calibration import By
 from pnml.engines import local
 
 
+@options.with_inputs
 def calibrate(
     *,
     detector: options.DetectorFile,
-    embeddings: options.EmbeddingsOption = None,
-    column: options.ColumnOption = None,
-    images: options.ImagesOption = None,
-    model: options.ModelOption = None,
-    weights: options.WeightsOption = None,
+    inputs: options.Inputs,
     false_alarm_rate: Annotated[
         float,
         typer.Option(help="The share of in-distribution samples that may be flagged, between 0 and 1: 0.01 is 1%."),
@@ -31,14 +28,8 @@ def calibrate(
         ),
     ] = False,
     by: Annotated[
-        By | None,
-        typer.Option(help="prediction: keep the rate for every predicted class that has enough samples."),
+        By | None, typer.Option(help="prediction: keep the rate for every predicted class that has enough samples.")
     ] = None,
-    size: options.SizeOption = None,
-    mean: options.MeanOption = None,
-    std: options.StdOption = None,
-    batch_size: options.BatchSizeOption = 128,
-    strict: options.StrictOption = False,
     check_model: options.CheckModelOption = True,
 ) -> Facts:
     """Set the threshold of a detector from in-distribution samples it was not fitted on.
@@ -60,7 +51,6 @@ def calibrate(
             f"{false_alarm_rate} does not lie between 0 and 1; 1% is 0.01", param_hint="--false-alarm-rate"
         )
     check_writable(detector)
-    inputs = options.Inputs(embeddings, images, model, weights, size, mean, std, batch_size, strict, column)
     samples, fitted = inputs.open_with_detector(detector, check_model=check_model)
     threshold, skipped = local.calibrate(
         samples, fitted, false_alarm_rate=false_alarm_rate, leave_one_out=leave_one_out, by=by

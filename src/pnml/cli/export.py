@@ -10,7 +10,7 @@ from pnml.cli._app import Facts
 from pnml.cli._inputs import CheckModelOption, DetectorFile, WeightsOption
 from pnml.io.model import load_model
 from pnml.io.outputs import check_output
-from pnml.io.preparation_record import Record, describe_preparation, of_images, pixels_of
+from pnml.io.preparation import Record, describe_preparation, of_images, pixels_of
 
 
 def export(
@@ -77,13 +77,13 @@ def _checked_shape(given: tuple[int, ...] | None, preparation: Record | None) ->
         if given is None:
             raise typer.BadParameter("the detector does not know the shape of its inputs", param_hint="--example-shape")
         return given
-    known = 3, *pixels
-    if given is not None and given != known and preparation is not None and preparation["size"] is not None:
+    shape = (3, *pixels)
+    if given is not None and given != shape and preparation is not None and preparation["size"] is not None:
         raise ValueError(
-            f"the detector was fitted on images of shape {known}, got --example-shape {','.join(map(str, given))}: "
+            f"the detector was fitted on images of shape {shape}, got --example-shape {','.join(map(str, given))}: "
             "leave it out, or fit again with another --size"
         )
-    return known if given is None else given
+    return shape if given is None else given
 
 
 def _shape(text: str) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ import typer
 from pnml.backend.read_errors import naming_file
 from pnml.cli import _inputs as options
 from pnml.cli._app import Facts
-from pnml.cli._spectrum import describe, describe_as_facts
+from pnml.cli._words import describe_spectrum, spectrum_facts
 from pnml.core.detector import Detector
 from pnml.core.scaling import EmbeddingScale
 from pnml.engines import local
@@ -29,22 +29,12 @@ class EmptyClassesWarning(UserWarning):
     """Some class is predicted for no training sample."""
 
 
+@options.with_inputs
 def fit(
     *,
     out: Annotated[Path, typer.Option(help="The detector to write, a .safetensors file.", dir_okay=False)],
-    embeddings: options.EmbeddingsOption = None,
-    head: Annotated[
-        Path | None,
-        typer.Option(
-            help=options.HEAD_HELP,
-            exists=True,
-            dir_okay=False,
-        ),
-    ] = None,
-    column: options.ColumnOption = None,
-    images: options.ImagesOption = None,
-    model: options.ModelOption = None,
-    weights: options.WeightsOption = None,
+    inputs: options.Inputs,
+    head: Annotated[Path | None, typer.Option(help=options.HEAD_HELP, exists=True, dir_okay=False)] = None,
     head_layer: Annotated[str | None, typer.Option(help=options.HEAD_LAYER_HELP)] = None,
     layers: Annotated[
         str,
@@ -54,11 +44,6 @@ def fit(
             metavar="auto|last|NAME,NAME",
         ),
     ] = "auto",
-    size: options.SizeOption = None,
-    mean: options.MeanOption = None,
-    std: options.StdOption = None,
-    batch_size: options.BatchSizeOption = 128,
-    strict: options.StrictOption = False,
     embedding_scale: Annotated[
         EmbeddingScale,
         typer.Option(
@@ -87,7 +72,7 @@ def fit(
     Example: `pnml fit --embeddings s3://bucket/train/ --head head.npz --engine ray --out detector.safetensors`
     """
     options.check_engine(engine, cpus)
-    if (head is None) != (embeddings is None):
+    if (head is None) != (inputs.embeddings is None):
         missing = "--head head.npz, the last layer's weight and bias" if head is None else "--embeddings train.npy"
         raise typer.BadParameter(f"--embeddings and --head go together: give {missing}, too")
     if head is not None and head_layer is not None:
@@ -99,9 +84,8 @@ def fit(
         )
     if names and embedding_scale != "auto":
         raise typer.BadParameter(f"layers need --embedding-scale auto, got {embedding_scale}", param_hint="--layers")
-    check_output(out, head, None if embeddings == options.STANDARD else embeddings, images, weights)
+    check_output(out, head, *inputs.paths)
     out.parent.mkdir(parents=True, exist_ok=True)
-    inputs = options.Inputs(embeddings, images, model, weights, size, mean, std, batch_size, strict, column)
     samples: EmbeddingFile | EmbeddedImages
     last_layer: Detector | Guard
     if head is not None:
@@ -128,8 +112,8 @@ def fit(
     named = ", ".join(f"{name} ({width:,})" for name, width in widths)
     typer.echo(f"  layers    {named or 'none: the embedding alone is watched'}")
     typer.echo(f"  rank      {detector.rank:,} of {len(detector.spectrum):,}")
-    typer.echo(f"  spectrum  {describe(detector.spectrum)}")
-    typer.echo(f"wrote {out}; next, set its threshold: {_calibrate_command(out, model, weights)}")
+    typer.echo(f"  spectrum  {describe_spectrum(detector.spectrum)}")
+    typer.echo(f"wrote {out}; next, set its threshold: {_calibrate_command(out, inputs.model, inputs.weights)}")
     return {
         "detector": out,
         "input": samples.path,
@@ -137,7 +121,7 @@ def fit(
         "features": detector.n_features,
         "classes": detector.n_classes,
         "layers": dict(zip(detector.layer_names, detector.feature_widths, strict=True)),
-        **describe_as_facts(detector.spectrum),
+        **spectrum_facts(detector.spectrum),
         "skipped": skipped,
     }
 

@@ -7,10 +7,17 @@ from safetensors import safe_open
 
 from pnml.cli._app import Facts
 from pnml.cli._inputs import DetectorFile
-from pnml.cli._spectrum import describe, describe_as_facts, draw
-from pnml.cli._words import aligned, describe_classes, describe_threshold, threshold_facts
+from pnml.cli._words import (
+    aligned,
+    describe_classes,
+    describe_spectrum,
+    describe_threshold,
+    draw_spectrum,
+    spectrum_facts,
+    threshold_facts,
+)
 from pnml.core.detector import Detector
-from pnml.io.preparation_record import describe_preparation, of_images
+from pnml.io.preparation import describe_preparation, of_images
 
 
 def inspect(detector: DetectorFile) -> Facts:
@@ -31,7 +38,7 @@ def inspect(detector: DetectorFile) -> Facts:
         "scale": _scale(held),
         "computes": f"{held.precision} for samples of float32",
         "rank": f"{held.rank:,} of {len(spectrum):,}",
-        "spectrum": describe(spectrum),
+        "spectrum": describe_spectrum(spectrum),
         **_preparation(held),
         **_layers(held),
         "threshold": "\n".join(
@@ -46,7 +53,7 @@ def inspect(detector: DetectorFile) -> Facts:
             typer.echo(f"{'':<10} {line}")
     console = Console(highlight=False)
     console.print("\nEigenvalues of the mean correlation, largest to smallest, logarithmic:", soft_wrap=True)
-    for line in draw(spectrum, width=max(8, min(72, console.width - 12))):
+    for line in draw_spectrum(spectrum, width=max(8, min(72, console.width - 12))):
         console.print(_coloured(line), soft_wrap=True)
     return {
         "detector": detector,
@@ -63,7 +70,7 @@ def inspect(detector: DetectorFile) -> Facts:
         "embedding_length": held.embedding_length,
         "label_noise": held.label_noise,
         "precision": held.precision,
-        **describe_as_facts(spectrum),
+        **spectrum_facts(spectrum),
         "layers": _layers_as_facts(held),
         "preparation": held.preparation,
         "threshold": None if threshold is None else threshold_facts(threshold),

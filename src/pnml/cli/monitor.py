@@ -15,7 +15,7 @@ from pnml.core.detector import Detector
 from pnml.core.monitor import Monitor
 from pnml.io.locks import lock_folder
 from pnml.io.outputs import check_output
-from pnml.io.preparation_record import of_images
+from pnml.io.preparation import of_images
 from pnml.io.score_table import take_in
 from pnml.io.scores import layer_labels
 from pnml.io.texts import read_class_names
@@ -35,9 +35,7 @@ def monitor(
     detector: Annotated[
         Path | None,
         typer.Option(
-            help="The calibrated detector; a --state that exists has what is needed of it.",
-            exists=True,
-            dir_okay=False,
+            help="The calibrated detector; a --state that exists has what is needed of it.", exists=True, dir_okay=False
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="The page to write.", dir_okay=False)] = Path("monitor.html"),
@@ -55,8 +53,7 @@ def monitor(
     ] = None,
     title: Annotated[str | None, typer.Option(help="Its title.")] = None,
     classes: Annotated[
-        Path | None,
-        typer.Option(help="A text file of class names, one a line.", exists=True, dir_okay=False),
+        Path | None, typer.Option(help="A text file of class names, one a line.", exists=True, dir_okay=False)
     ] = None,
 ) -> Facts:
     """Say whether a stream still looks like the calibration data, and since when not; write a page for a browser.
@@ -98,10 +95,10 @@ def monitor(
     for line in _describe(watching, rows, names):
         typer.echo(line)
     typer.echo(f"wrote {page}" + (f" and {state}" if state is not None else ""))
-    found = {"page": page, "state": state, "rows": rows, **_facts(watching)}
+    facts_of_run = {"page": page, "state": state, "rows": rows, **_facts(watching)}
     if watching.alarm_at is not None:
-        raise Noticed(found)
-    return found
+        raise Noticed(facts_of_run)
+    return facts_of_run
 
 
 def _opened(detector: Path | None, state: Path | None, alpha: float | None) -> Monitor:
@@ -114,12 +111,14 @@ def _opened(detector: Path | None, state: Path | None, alpha: float | None) -> M
         if fitted is None:
             raise typer.BadParameter("give the detector, or a --state that exists", param_hint="--detector")
         return Monitor(fitted, alpha=_ALPHA if alpha is None else alpha)
-    found = Monitor.load(state)
-    if alpha not in {None, found.alpha}:
-        raise ValueError(f"{state} has --alpha {found.alpha:g}, not {alpha:g}: leave it out, or name another --state")
-    if fitted is not None and fitted.threshold is not None and not _is_same(fitted.threshold, found.threshold):
+    watching = Monitor.load(state)
+    if alpha not in {None, watching.alpha}:
+        raise ValueError(
+            f"{state} has --alpha {watching.alpha:g}, not {alpha:g}: leave it out, or name another --state"
+        )
+    if fitted is not None and fitted.threshold is not None and not _is_same(fitted.threshold, watching.threshold):
         raise ValueError(f"{state} is of another calibration than {detector}: name another --state to start over")
-    return found
+    return watching
 
 
 def _is_same(one: Threshold, other: Threshold) -> bool:
@@ -147,7 +146,8 @@ def _describe(watching: Monitor, rows: int, class_names: list[str]) -> list[str]
         return [*lines, f"{seen}, {rate:.4g}% expected"]
     lines.append(f"alarm at sample {watching.alarm_at:,}; false alarms, ever: probability {watching.alpha:g} at most")
     lines.append(f"{seen}, {f'{earlier[0].share:.1%} before' if earlier else f'{rate:.4g}% expected'}")
-    if drivers := _drivers(watching):
+    drivers = _drivers(watching)
+    if drivers:
         named = (class_names[number] if class_names else str(number) for number in drivers)
         lines.append(f"flagged above expectation most: class {', '.join(named)}")
     return lines

@@ -13,38 +13,27 @@ from pnml.cli._benchmark import benchmark
 if TYPE_CHECKING:
     from pnml.report import Report
 
+_SOURCE = "A folder of results of `pnml bench`, or a table of `pnml score`."
+_IMAGES = "Scores: the images that were scored, for the gallery."
+_DETECTOR = (
+    "Scores: the detector, for how many flagged samples to expect, the calibration samples behind the histogram, its "
+    "layers and its spectrum."
+)
+_CLASSES = "Scores: a text file of class names, one a line."
+_STUDY = "Results: of this study; by default the only one, or `paper`."
 _OF_RESULTS = "--study, --model, --ind and --method go with a folder of results"
 _OF_SCORES = "--images, --detector and --classes go with a table of scores"
 
 
 def report(
-    source: Annotated[
-        Path,
-        typer.Argument(help="A folder of results of `pnml bench`, or a table of `pnml score`.", exists=True),
-    ],
+    source: Annotated[Path, typer.Argument(help=_SOURCE, exists=True)],
     *,
     out: Annotated[Path, typer.Option(help="The page to write.", dir_okay=False)] = Path("report.html"),
     title: Annotated[str | None, typer.Option(help="Its title.")] = None,
-    images: Annotated[
-        Path | None, typer.Option(help="Scores: the images that were scored, for the gallery.", exists=True)
-    ] = None,
-    detector: Annotated[
-        Path | None,
-        typer.Option(
-            help="Scores: the detector, for how many flagged samples to expect, the calibration samples behind the "
-            "histogram, its layers and its spectrum.",
-            exists=True,
-            dir_okay=False,
-        ),
-    ] = None,
-    classes: Annotated[
-        Path | None,
-        typer.Option(help="Scores: a text file of class names, one a line.", exists=True, dir_okay=False),
-    ] = None,
-    study: Annotated[
-        str | None,
-        typer.Option(help="Results: of this study; by default the only one, or `paper`.", show_default=False),
-    ] = None,
+    images: Annotated[Path | None, typer.Option(help=_IMAGES, exists=True)] = None,
+    detector: Annotated[Path | None, typer.Option(help=_DETECTOR, exists=True, dir_okay=False)] = None,
+    classes: Annotated[Path | None, typer.Option(help=_CLASSES, exists=True, dir_okay=False)] = None,
+    study: Annotated[str | None, typer.Option(help=_STUDY, show_default=False)] = None,
     model: Annotated[str | None, typer.Option(help="Results: of this network only.")] = None,
     ind: Annotated[str | None, typer.Option(help="Results: of this in-distribution set only.")] = None,
     method: Annotated[str | None, typer.Option(help="Results: of this method only.")] = None,

@@ -15,7 +15,6 @@ from pnml.cli._errors import if_interrupted
 from pnml.core.calibration import Threshold
 from pnml.core.detector import Detector
 from pnml.engines import local
-from pnml.engines.stream import score_to_stream
 from pnml.engines.summary import Summary
 from pnml.io.outputs import check_output
 from pnml.io.source import Samples
@@ -24,6 +23,7 @@ _QUANTILES = {"min": 0.0, "5%": 0.05, "median": 0.5, "95%": 0.95, "max": 1.0}
 _KEYS = ("min", "p5", "median", "p95", "max")
 
 
+@options.with_inputs
 def score(
     *,
     detector: options.DetectorFile,
@@ -36,20 +36,10 @@ def score(
             metavar="PATH",
         ),
     ] = options.STANDARD,
-    embeddings: options.EmbeddingsOption = None,
-    column: options.ColumnOption = None,
-    images: options.ImagesOption = None,
-    model: options.ModelOption = None,
-    weights: options.WeightsOption = None,
-    size: options.SizeOption = None,
-    mean: options.MeanOption = None,
-    std: options.StdOption = None,
-    batch_size: options.BatchSizeOption = 128,
-    strict: options.StrictOption = False,
+    inputs: options.Inputs,
     check_model: options.CheckModelOption = True,
     by_layer: Annotated[
-        bool,
-        typer.Option("--by-layer", help="Also write the leverage of every layer, for the bars of `pnml report`."),
+        bool, typer.Option("--by-layer", help="Also write the leverage of every layer, for the bars of `pnml report`.")
     ] = False,
     restart: Annotated[bool, typer.Option("--restart", help="Start over instead of resuming a killed run.")] = False,
     engine: options.EngineOption = "plain",
@@ -72,7 +62,6 @@ def score(
     Example: `pnml score detector.safetensors --embeddings s3://bucket/new/ --engine ray --out s3://bucket/scores`
     """
     options.check_engine(engine, cpus)
-    inputs = options.Inputs(embeddings, images, model, weights, size, mean, std, batch_size, strict, column)
     to_file = out != options.STANDARD
     if engine == "ray" and not to_file:
         raise typer.BadParameter("--engine ray writes a folder: name one", param_hint="--out")
@@ -81,8 +70,7 @@ def score(
     if engine == "plain" and to_file and (not isinstance(out, Path) or out.is_dir()):
         raise typer.BadParameter(f"{out} is no file of this machine: --engine ray writes folders", param_hint="--out")
     if to_file:
-        given = None if embeddings == options.STANDARD else embeddings
-        check_output(out, detector, given, images, weights, is_folder=engine == "ray")
+        check_output(out, detector, *inputs.paths, is_folder=engine == "ray")
     samples, fitted = inputs.open_with_detector(detector, check_model=check_model)
     if by_layer and not fitted.layer_names:
         raise typer.BadParameter(f"{detector} reads the embedding alone", param_hint="--by-layer")
@@ -101,7 +89,7 @@ def score(
     into = f"into {out}" if to_file else "onto standard output"
     lines = [f"scored {summary.rows:,} rows of {samples.path} {into}", *_describe(summary, fitted)]
     if isinstance(out, Path):
-        lines.append(f"to look at them: {_report_command(out, detector, images)}")
+        lines.append(f"to look at them: {_report_command(out, detector, inputs.images)}")
     for line in lines:
         typer.echo(line, err=not to_file)
     return {
@@ -130,7 +118,7 @@ def _score_to_stdout(samples: Samples, detector: Detector, *, by_layer: bool) ->
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="strict")  # as files are, whatever the terminal shows
     try:
-        summary = score_to_stream(samples, detector, sys.stdout, by_layer=by_layer)
+        summary = local.score_to_stream(samples, detector, sys.stdout, by_layer=by_layer)
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python flushes when it exits

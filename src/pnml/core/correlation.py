@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import array_api_compat as compat
 import numpy as np
 
-from pnml.backend.arrays import Array, detached, is_remote, namespace, to_compute, to_numpy
-from pnml.backend.compensated import add, total
+from pnml.backend.arrays import Array, detached, is_remote, like, namespace, to_compute, to_numpy
 from pnml.backend.products import allows_single, product, sum_by_class, sum_of_rows
 from pnml.backend.rows import (
     SMALLEST_NORM,
@@ -29,8 +29,6 @@ from pnml.core.sample import RowSample
 if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
-
-    from pnml.backend.compensated import Sum
 
 _KIND = "pnml.correlation"
 _VERSION = 5
@@ -68,7 +66,7 @@ class Correlation:
         n_features: width M of the rows, or the widths of their layers; taken from the first batch when left out.
         unit_norm: scale rows to Euclidean norm 1 before they are added; with classes, they are.
         n_classes: the number C of classes to sum rows of separately; none when 0.
-        input_layer: whether the last of the layers is the input of the model, which stays as it is.
+        input_layer: whether the last of the layers is the input of the model, which is watched as it comes, too.
 
     Attributes:
         widths: the widths of the layers of a row, None while unknown.
@@ -101,10 +99,10 @@ class Correlation:
         self.count = 0
         self.left_out = 0
         self.sample: RowSample | None = None
-        self._products: list[Sum] = []  # Σxxᵀ of every block
-        self._sums: list[Sum] = []  # Σx of every block but the first, of which the classes have it
-        self._norms: Sum = None  # Σ‖x‖ of the embeddings
-        self._class_sums: Sum = None
+        self._products: list[Array] = []  # Σxxᵀ of every block
+        self._sums: list[Array] = []  # Σx of every block but the first, of which the classes have it
+        self._norms: Array | None = None  # Σ‖x‖ of the embeddings
+        self._class_sums: Array | None = None
         self._class_counts = np.zeros(n_classes, dtype=np.int64)
         self._single: list[bool] | None = None  # of every block, whether its products may be computed in float32
         self._lock = threading.RLock()
@@ -160,7 +158,7 @@ class Correlation:
         with np.errstate(all="ignore"):
             norms, divisors = layout.norms(rows)
             safe = bool(have_safe_squares(norms))  # the only time that a device is waited for
-        if not safe or layout.input_layer:
+        if not safe:
             rows, classes = self._usable(rows, norms, classes)
             if not rows.shape[0]:
                 return
@@ -181,10 +179,10 @@ class Correlation:
 
         parts = [slice(start, start + _CHUNK) for start in range(0, rows.shape[0], _CHUNK)]
         for sums in spread(work, parts) if isinstance(rows, np.ndarray) else map(work, parts):
-            self._products = _plus(self._products, sums.products)
-            self._sums = _plus(self._sums, sums.sums)
+            self._products = _add_all(self._products, sums.products)
+            self._sums = _add_all(self._sums, sums.sums)
             if sums.of_classes is not None:
-                self._class_sums = sums.of_classes if self._class_sums is None else self._class_sums + sums.of_classes
+                self._class_sums = _add(self._class_sums, sums.of_classes)
         self.count = rows.shape[0]
         self._norms = namespace(norms).sum(norms[:, 0], dtype=wide_dtype(norms))
         if classes is not None:
@@ -226,11 +224,11 @@ class Correlation:
             self.sample = other.sample
         elif self.sample is not None and other.sample is not None:
             self.sample = self.sample + other.sample
-        self._products = _added(self._products, other._products)
-        self._sums = _added(self._sums, other._sums)
-        self._norms = add(self._norms, _value(other._norms))
+        self._products = _add_all(self._products, other._products)
+        self._sums = _add_all(self._sums, other._sums)
+        self._norms = _add(self._norms, other._norms)
         if other._class_sums is not None:
-            self._class_sums = add(self._class_sums, _value(other._class_sums))
+            self._class_sums = _add(self._class_sums, other._class_sums)
         self._class_counts = self._class_counts + other._class_counts
         self._single = other._single
         self.count += other.count
@@ -244,13 +242,13 @@ class Correlation:
         """Return Σxxᵀ of one block of the rows as a float64 NumPy array."""
         if not self._products:
             raise ValueError("the Correlation is empty: call update(rows) with at least one row first")
-        return total(self._products[number])
+        return to_numpy(self._products[number])
 
     def block_sum(self, number: int) -> np.ndarray[Any, Any]:
         """Return Σx of one block of the rows as a float64 NumPy array."""
         if number == 0:
             return np.asarray(self.class_sums.sum(axis=0))
-        return total(self._sums[number - 1])
+        return to_numpy(self._sums[number - 1])
 
     @property
     def class_counts(self) -> np.ndarray[Any, Any]:
@@ -262,7 +260,7 @@ class Correlation:
         """Σx of the embeddings of each class, shape (C, width of the first block)."""
         if self._class_sums is None:
             return np.zeros((self.n_classes, 0 if self.widths is None else self.layout.block_widths[0]))
-        return total(self._class_sums)
+        return to_numpy(self._class_sums)
 
     @property
     def mean_norm(self) -> float:
@@ -272,7 +270,7 @@ class Correlation:
     @property
     def norm_sum(self) -> float:
         """The sum of the embeddings' Euclidean norms as they came."""
-        return 0.0 if self._norms is None else float(total(self._norms))
+        return 0.0 if self._norms is None else float(self._norms)
 
     @property
     def embeddings_alone(self) -> Correlation:
@@ -371,12 +369,12 @@ class Correlation:
         if not statistic.count:
             return statistic
         blocks = range(len(statistic.layout.block_widths))
-        statistic._norms = (np.float64(info["norm_sum"]), None)
-        statistic._products = [(arrays[f"product.{number}"], None) for number in blocks]
-        statistic._sums = [(arrays[f"sum.{number}"], None) for number in blocks[1:]]
+        statistic._norms = np.float64(info["norm_sum"])
+        statistic._products = [arrays[f"product.{number}"] for number in blocks]
+        statistic._sums = [arrays[f"sum.{number}"] for number in blocks[1:]]
         if statistic.n_classes:
             statistic._class_counts = arrays["class_counts"]
-            statistic._class_sums = (arrays["class_sums"], None)
+            statistic._class_sums = arrays["class_sums"]
         statistic.sample = RowSample.from_arrays(arrays)
         return statistic
 
@@ -390,16 +388,14 @@ class Correlation:
         return cls.from_arrays(*load_state(path, _KIND, _VERSION))
 
 
-def _plus(held: list[Any], parts: list[Array]) -> list[Any]:
-    return parts if not held else [one + part for one, part in zip(held, parts, strict=True)]
+def _add_all(sums: list[Array], parts: list[Array]) -> list[Array]:
+    return [_add(one, part) for one, part in zip(sums or [None] * len(parts), parts, strict=True)]
 
 
-def _added(held: list[Sum], parts: list[Any]) -> list[Sum]:
-    """Add parts, each a plain sum or a compensated one, to compensated sums."""
-    if not held:
-        held = [None] * len(parts)
-    return [add(one, _value(part)) for one, part in zip(held, parts, strict=True)]
-
-
-def _value(part: Any) -> Array:
-    return total(part) if isinstance(part, tuple) else part
+def _add(sum_: Array | None, part: Array) -> Array:
+    """Return a sum, None before the first part, and a part; in the library and on the device of the part."""
+    if sum_ is None:
+        return part
+    if type(sum_) is not type(part) or compat.device(sum_) != compat.device(part):
+        sum_ = like(part, to_numpy(sum_))
+    return sum_ + part

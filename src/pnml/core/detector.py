@@ -20,7 +20,7 @@ from pnml.core.calibration_scores import CalibrationScores, left_out_source
 from pnml.core.correlation import Correlation
 from pnml.core.geometry import Geometry
 from pnml.core.last_layer import checked_head, head_digest
-from pnml.core.layout import LENGTHS
+from pnml.core.layout import LENGTHS, UNSCALED
 from pnml.core.model import ScoringModel
 from pnml.core.result import Result
 from pnml.core.rows import as_layers, check_features, check_names, check_scored, checked_logits, join_layers
@@ -67,7 +67,7 @@ class Detector:
             predicted class; "paper" scales to norm 1, which reproduces the paper's numbers; "natural" leaves embeddings
             as they are.
         input_layer: whether the last of the features is the input of the model itself, a vector, which is watched as it
-            comes, not scaled to norm 1.
+            comes, too, not only scaled to norm 1.
 
     Attributes:
         threshold: the calibrated :class:`~pnml.core.calibration.Threshold`, None before :meth:`calibrate`.
@@ -191,9 +191,14 @@ class Detector:
 
     @property
     def block_names(self) -> tuple[str, ...]:
-        """What ``Result.leverage_by_layer`` has a column for: the embedding, the layers, the lengths of all."""
-        names = ("embedding", *self.layer_names)
-        return (*names, LENGTHS) if len(names) - self.input_layer > 1 else names
+        """What ``Result.leverage_by_layer`` has a column for: the embedding, the layers, the lengths of all.
+
+        An input has two: scaled to norm 1 as all layers, and unscaled.
+        """
+        if not self.layer_names:
+            return ("embedding",)
+        unscaled = [f"{self.layer_names[-1]} {UNSCALED}"] if self.input_layer else []
+        return ("embedding", *self.layer_names, *unscaled, LENGTHS)
 
     @property
     def watched_names(self) -> tuple[str, ...]:

@@ -90,7 +90,7 @@ class Geometry:
 
     Attributes:
         embedding: of the embedding.
-        blocks: of the features of earlier layers, of the input, if there is one, and of the lengths.
+        blocks: of the features of earlier layers, of the input as it comes, if there is one, and of the lengths.
         profile: what the leverages about overall means are compared with.
     """
 
@@ -122,7 +122,7 @@ class Geometry:
                 correlation.block_sum(number)[None],
                 samples[number],
                 one_class,
-                scaled=layout.input_layer and number == len(layout.widths) - 1,
+                scaled=layout.input_layer and number == len(layout.widths),
             )
             for number in range(len(samples))
         )

@@ -1,9 +1,10 @@
 """How a row is cut into the blocks whose leverages are taken.
 
 A row is an embedding, followed by the features of earlier layers, and last, where the model takes vectors, by its
-input. Every block but the input is scaled to norm 1, and the logarithms of the layers' norms are one more block, the
-lengths: what scaling takes away from them is not lost. Of a wide block, evenly spaced columns are taken, so that no
-leverage costs more than that of :data:`WIDEST` of them, whatever the network is.
+input. Every block is scaled to norm 1, and the logarithms of the layers' norms are one more block, the lengths: what
+scaling takes away from them is not lost. The input is a block once more as it comes, with the sizes of its columns. Of
+a wide block, evenly spaced columns are taken, so that no leverage costs more than that of :data:`WIDEST` of them,
+whatever the network is.
 
 The paper's own leverage knows the embedding alone, whole, scaled to norm 1 or as it is.
 """
@@ -29,6 +30,9 @@ WIDEST = 512
 LENGTHS = "lengths"
 """The name of the block of lengths."""
 
+UNSCALED = "unscaled"
+"""What the block of the input as it comes is called, after the name of the input."""
+
 _SHORTEST = 1e-30  # no length is taken for less: a layer that puts out nothing has no logarithm
 
 
@@ -40,7 +44,7 @@ class Layout:
         widths: of the embedding, and of the features after it.
         unit_norm: whether blocks are scaled to norm 1.
         whole: whether the embedding is the only block, with all of its columns: that of the paper.
-        input_layer: whether the last of the features is the input of the model, which is not scaled.
+        input_layer: whether the last of the features is the input of the model.
     """
 
     widths: tuple[int, ...]
@@ -56,30 +60,29 @@ class Layout:
 
     @cached_property
     def block_widths(self) -> tuple[int, ...]:
-        """The widths of all blocks: the embedding, the features, the lengths."""
+        """The widths of all blocks: the embedding, the features, the input as it comes, the lengths."""
         if self.whole:
             return self.widths
-        widths = tuple(min(width, WIDEST) for width in self.widths)
-        return (*widths, self.n_lengths) if self.n_lengths else widths
-
-    @property
-    def n_scaled(self) -> int:
-        """How many blocks are scaled: the embedding and the layers."""
-        return len(self.widths) - self.input_layer
+        widths = [min(width, WIDEST) for width in self.widths]
+        if self.input_layer:
+            widths.append(widths[-1])
+        if self.n_lengths:
+            widths.append(self.n_lengths)
+        return tuple(widths)
 
     @property
     def n_lengths(self) -> int:
-        """How many lengths there are: one for each layer."""
-        return self.n_scaled - 1
+        """How many lengths there are: one for each of the features."""
+        return len(self.widths) - 1
 
     def norms(self, rows: Array) -> tuple[Array, Array]:
-        """Return the norms of the blocks of rows that are scaled, (n, blocks), and what to divide these by."""
-        spans = self.spans[: self.n_scaled]
+        """Return the norms of embedding and features of rows, (n, 1 + features), and what to divide these by."""
         if type(rows) is np.ndarray and rows.dtype.itemsize >= 4:  # in few calls, which matters for one row
-            norms = np.sqrt(side_by_side([squares(rows[:, start:stop]) for start, stop in spans]))
+            with np.errstate(all="ignore"):
+                norms = np.sqrt(side_by_side([squares(rows[:, start:stop]) for start, stop in self.spans]))
             if have_safe_squares(norms):
                 return norms, norms
-        pairs = [norms_and_divisors(rows[:, start:stop]) for start, stop in spans]
+        pairs = [norms_and_divisors(rows[:, start:stop]) for start, stop in self.spans]
         norms = side_by_side([of_block for of_block, _ in pairs])
         if all(of_block is divisor for of_block, divisor in pairs):
             return norms, norms
@@ -92,9 +95,12 @@ class Layout:
             block = rows[:, start:stop]
             if not self.whole:
                 block = some_columns(block)
-            if self.unit_norm and number < self.n_scaled:
+            if self.unit_norm:
                 block = block / divisors[:, number : number + 1]
             blocks.append(block)
+        if self.input_layer:
+            start, stop = self.spans[-1]
+            blocks.append(some_columns(rows[:, start:stop]))
         if self.n_lengths:
             blocks.append(namespace(rows).log(at_least(norms[:, 1:], _SHORTEST)))
         return blocks

@@ -80,13 +80,14 @@ class Terms(NamedTuple):
         leverages: of the samples.
         undirected: whether the embedding has no direction, so that it cannot be scaled to norm 1, (n,); None if all
             have one.
-        ruled_out: logits of this size or less are of classes that the model does not allow for a sample.
+        ruled_out: logits of this size or less are of classes that the model does not allow for a sample; None if it
+            allows all.
     """
 
     logits: Array
     leverages: Leverages
     undirected: Array | None
-    ruled_out: float = -math.inf
+    ruled_out: float | None = None
 
     @property
     def xtg(self) -> Array:
@@ -213,7 +214,7 @@ def compute_terms(model: ScoringModel, constants: Constants, chunk: Chunk) -> Te
         undirected = norms[:, 0] <= SMALLEST_NORM
     blocks = model.layout.blocks(x, norms, divisors)
     logits = None
-    ruled_out = -math.inf
+    ruled_out = None
     if z is not None:
         logits = z
         ruled_out = _RULED_OUT
@@ -294,7 +295,7 @@ def regrets_of(model: ScoringModel, terms: Terms, x: Array) -> Array:
     regret = theorem.regrets_of_logits(terms.logits, t, model.label_noise, ruled_out=terms.ruled_out)
     if terms.undirected is not None:
         regret = xp.where(terms.undirected, xp.full_like(regret, model.largest_regret), regret)
-    if model.layout.input_layer or not model.unit_norm or terms.undirected is not None:  # the others are NaN already
+    if not model.unit_norm or terms.undirected is not None:  # the others are NaN already
         finite = xp.isfinite(xp.sum(x, axis=-1))  # a sum of finite numbers may overflow
         if type(x) is not np.ndarray or not finite.all():
             regret = xp.where(xp.all(xp.isfinite(x), axis=-1), regret, xp.full_like(regret, math.nan))
@@ -313,7 +314,7 @@ def _relative_logits(model: ScoringModel, constants: Constants, chunk: Chunk) ->
 
 def _predictive(model: ScoringModel, constants: Constants, chunk: Chunk) -> Array:
     terms = compute_terms(model, constants, chunk)
-    log_p = theorem.noisy_log_softmax(terms.logits, model.label_noise, ruled_out=terms.ruled_out)
+    log_p = theorem.noisy_log_softmax(terms.logits, model.label_noise, ruled_out=_RULED_OUT)
     return theorem.predictives(log_p, terms.xtg[:, None])
 
 

@@ -147,18 +147,20 @@ def noisy_log_softmax(logits: Array, share: float, *, ruled_out: float = -math.i
     return xp.where(allowed | xp.isnan(log_p), log_p, xp.full_like(log_p, _LOG_OF_ZERO))
 
 
-def regrets_of_logits(logits: Array, t: Array, share: float, *, ruled_out: float = -math.inf) -> Array:
+def regrets_of_logits(logits: Array, t: Array, share: float, *, ruled_out: float | None = None) -> Array:
     """Return Γ of logits (n, C) and xᵀg (n,), for :func:`noisy_log_softmax` of the logits, without checking them.
+
+    No class is ruled out where nobody says from which logit on.
 
     >>> regrets_of_logits(np.log([[0.5, 0.5]]), np.array([1.0]), 0.0)
     array([0.28768207])
     """
-    of_numpy = isinstance(logits, np.ndarray)
-    all_allowed = of_numpy and (ruled_out == -math.inf or bool(logits.min(initial=0.0) > ruled_out))
-    if not share and all_allowed:
+    all_allowed = ruled_out is None or (isinstance(logits, np.ndarray) and bool(logits.min(initial=0.0) > ruled_out))
+    if not all_allowed or (share and not isinstance(logits, np.ndarray)):
+        lowest = -math.inf if ruled_out is None else ruled_out
+        return regrets(noisy_log_softmax(logits, share, ruled_out=lowest), t[..., None])
+    if not share:
         return regrets(log_softmax(logits), t[..., None])
-    if not all_allowed:
-        return regrets(noisy_log_softmax(logits, share, ruled_out=ruled_out), t[..., None])
     # The same without temporary arrays, which would take half of the time: p stays clear of 0.
     p = logits - np.maximum.reduce(logits, axis=-1, keepdims=True)
     np.exp(p, out=p)

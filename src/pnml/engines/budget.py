@@ -27,12 +27,7 @@ _IDS = BUDGET // 8
 
 
 def within_budget(samples: S, n_classes: int) -> S:
-    """Return the samples in chunks that keep to the budget; images come in batches of the size that was asked for.
-
-    Args:
-        samples: rows of M features, all layers together.
-        n_classes: the number C of logits of a row.
-    """
+    """Return the samples in chunks that keep to the budget; images come in batches of the size that was asked for."""
     reader = samples.reader
     if not reader.width:
         return samples

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 def cluster(cpus: int | None = None) -> Iterator[Any]:
     """Yield the module ``ray``, connected; on exit, disconnect from, or stop, only what was joined or started here.
 
-    Args:
-        cpus: the number of cores that a new Ray on this machine may use; all when None.
+    A new Ray on this machine may use ``cpus`` cores; all when None.
     """
     ray = require("ray", extra="ray", what="the engine ray")
     require("ray.data", extra="ray", what="the engine ray")

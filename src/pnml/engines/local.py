@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import numpy as np
 
@@ -14,15 +14,14 @@ from pnml.core.detector import Detector
 from pnml.core.rows import check_scored
 from pnml.engines.budget import check_ids, within_budget
 from pnml.engines.ranges import local_ranges
-from pnml.engines.reading import check_coverage, check_decoded, read_chunks
+from pnml.engines.reading import check_coverage, read_chunks
 from pnml.engines.summary import Summary
 from pnml.io.fingerprint import fingerprint_detector, join_digests
 from pnml.io.outputs import check_output
-from pnml.io.part import Part
-from pnml.io.preparation_record import check_preparation
-from pnml.io.scores import ScoreTable, score_writer
+from pnml.io.preparation import check_preparation
+from pnml.io.scores import ScoreTable, score_writer, write_csv
 from pnml.io.source import locate_errors
-from pnml.io.store import PartStore
+from pnml.io.store import Part, PartStore
 from pnml.io.texts import count_characters
 
 if TYPE_CHECKING:
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
 
     from pnml.core.calibration import By, Threshold
     from pnml.engines.ranges import Range
-    from pnml.io.part import Columns
-    from pnml.io.source import Samples
+    from pnml.io.scores import Columns
+    from pnml.io.source import Chunk, Samples
     from pnml.pytorch.guard import Guard
 
 _LOG = logging.getLogger(__name__)
@@ -53,13 +52,7 @@ class Fit(NamedTuple):
 
 
 def fit(samples: Samples, head: Detector | Guard, *, progress: bool = True) -> Fit:
-    """Fit a new detector on all samples.
-
-    Args:
-        samples: the training set.
-        head: a detector, or for images the guard of their model: its last layer and embedding scale are used.
-        progress: show a progress bar on stderr.
-    """
+    """Fit a new detector with the last layer and embedding scale of a detector, or of the guard of images' model."""
     samples = within_budget(samples, head.n_classes if isinstance(head, Detector) else 0)
     return finish_fit(samples, head, sum_rows(samples, 0, samples.count, head, progress=progress))
 
@@ -75,8 +68,7 @@ def calibrate(
 ) -> tuple[Threshold, tuple[str, ...]]:
     """Set the threshold of a detector from in-distribution samples, as :meth:`~pnml.Detector.calibrate` does.
 
-    Returns:
-        The threshold, and the ids of the images that do not decode.
+    Return it with the ids of the images that do not decode.
     """
     check_preparation(detector.preparation, samples.preparation_record)
     samples = within_budget(samples, detector.n_classes)
@@ -90,8 +82,7 @@ def calibrate(
                     chunk.embeddings, features=chunk.features, logits=chunk.logits, leave_one_out=leave_one_out
                 )
             parts.append(scores)
-    check_decoded(samples, skipped)
-    check_coverage(samples, sum(len(part.scores) for part in parts) + len(skipped))
+    check_coverage(samples, sum(len(part.scores) for part in parts), skipped)
     detector.threshold = CalibrationScores.join(parts).threshold(false_alarm_rate=false_alarm_rate, by=by)
     return detector.threshold, tuple(skipped)
 
@@ -120,16 +111,17 @@ def score(
         progress: show a progress bar on stderr.
     """
     check_preparation(detector.preparation, samples.preparation_record)
-    write, folder = score_writer(out), out.with_name(f"{out.name}.parts")
+    write = score_writer(out)
+    folder = out.with_name(f"{out.name}.parts")
     check_output(out, samples.path)
     check_output(folder, samples.path)
     samples = within_budget(samples, detector.n_classes)
-    ranges, store = local_ranges(samples), PartStore(folder, "npz")
+    ranges = local_ranges(samples)
+    store = PartStore(folder, "npz")
     with store.lock():
         begin(store, samples, detector, ranges, by_layer=by_layer, restart=restart)
         summary = score_rows(samples, ranges, detector, store, by_layer=by_layer, progress=progress)
-        check_decoded(samples, summary.skipped)
-        check_coverage(samples, summary.rows + len(summary.skipped))
+        check_coverage(samples, summary.rows, summary.skipped)
         with atomic_path(out) as partial:
             write(partial, _stored_columns(store, ranges))
             store.check_complete(ranges)
@@ -137,14 +129,27 @@ def score(
     return summary
 
 
+def score_to_stream(samples: Samples, detector: Detector, file: TextIO, *, by_layer: bool) -> Summary:
+    """Score all samples as CSV into an open file, a chunk at a time; what was written stays if an error follows."""
+    check_preparation(detector.preparation, samples.preparation_record)
+    samples = within_budget(samples, detector.n_classes)
+    table = ScoreTable(detector, by_layer=by_layer)
+    summary = Summary()
+
+    def tables() -> Iterator[Columns]:
+        nonlocal summary
+        for chunk in read_chunks(samples, [(0, samples.count)], "score", progress=True):
+            columns = _score_chunk(chunk, samples, detector, table)
+            summary += Summary.of(Part(columns, list(chunk.skipped)))
+            yield columns
+
+    write_csv(file, tables())
+    check_coverage(samples, summary.rows, summary.skipped)
+    return summary
+
+
 def begin(
-    store: PartStore,
-    samples: Samples,
-    detector: Detector,
-    ranges: Sequence[Range],
-    *,
-    by_layer: bool,
-    restart: bool,
+    store: PartStore, samples: Samples, detector: Detector, ranges: Sequence[Range], *, by_layer: bool, restart: bool
 ) -> None:
     """Begin or resume the scoring of all samples in a store, and say so if the input changed meanwhile."""
     if store.begin(manifest(samples, detector, by_layer=by_layer), ranges, restart=restart):
@@ -188,7 +193,7 @@ def score_rows(
         _LOG.info("resuming: %s of %s rows are scored already", f"{done:,}", f"{samples.count:,}")
     missing = [rows for rows in ranges if rows not in summaries]
     starts = {stop: start for start, stop in missing}
-    table = ScoreTable.of(detector, by_layer=by_layer)
+    table = ScoreTable(detector, by_layer=by_layer)
     tables: list[Columns] = []
     skipped: list[str] = []
     digests: list[bytes] = []
@@ -198,28 +203,35 @@ def score_rows(
         characters += count_characters(chunk.ids)
         check_ids(characters, samples, chunk.stop - len(chunk.ids), chunk.stop)
         digests.append(chunk.digest())
-        if len(chunk.ids):
-            with locate_errors(chunk, samples.path, samples.layer_names):
-                result = detector(chunk.embeddings, features=chunk.features, logits=chunk.logits)
-                check_scored(result.regret, chunk.embeddings, chunk.features)
-            tables.append(table.columns(chunk.ids, result))
+        tables.append(_score_chunk(chunk, samples, detector, table))
         if chunk.stop in starts:
-            rows = starts[chunk.stop], chunk.stop
-            tables = tables or [table.empty(chunk.ids)]
+            rows = (starts[chunk.stop], chunk.stop)
             joined = {name: np.concatenate([columns[name] for columns in tables]) for name in tables[0]}
             part = Part(joined, skipped, join_digests(digests))
             store.write(*rows, part)
             summaries[rows] = Summary.of(part)
-            tables, skipped, digests, characters = [], [], [], 0
+            tables = []
+            skipped = []
+            digests = []
+            characters = 0
     return sum((summaries[rows] for rows in ranges), Summary())
+
+
+def _score_chunk(chunk: Chunk, samples: Samples, detector: Detector, table: ScoreTable) -> Columns:
+    if not len(chunk.ids):
+        return table.empty(chunk.ids)
+    with locate_errors(chunk, samples.path, samples.layer_names):
+        result = detector(chunk.embeddings, features=chunk.features, logits=chunk.logits)
+        check_scored(result.regret, chunk.embeddings, chunk.features)
+    return table.columns(chunk.ids, result)
 
 
 def finish_fit(samples: Samples, head: Detector | Guard, sums: Sums) -> Fit:
     """Return the detector of the last layer of ``head`` and the statistic of all samples."""
-    check_decoded(samples, sums.skipped)
-    check_coverage(samples, sums.correlation.count + sums.correlation.left_out + len(sums.skipped))
+    check_coverage(samples, sums.correlation.count + sums.correlation.left_out, sums.skipped)
     detector = unfitted(head)
-    detector.layer_names, detector.preparation = samples.layer_names, samples.preparation_record
+    detector.layer_names = samples.layer_names
+    detector.preparation = samples.preparation_record
     if not isinstance(head, Detector):
         detector.model_fingerprint = head.model_fingerprint()
     return Fit(detector.merge(sums.correlation), sums.skipped)

@@ -29,10 +29,12 @@ def local_ranges(samples: Samples) -> list[Range]:
     They are longer where there would be very many, as long as their scores keep to the budget; raise ``ValueError``
     where that does not help.
     """
-    count, chunk_rows = samples.count, samples.chunk_rows
+    count = samples.count
+    chunk_rows = samples.chunk_rows
     wanted = max(_CHUNKS, -(-count // (chunk_rows * _MOST_RANGES)))
     chunks = max(1, min(wanted, table_rows(samples.reader) // chunk_rows))
-    if count > (most := _MOST_RANGES * chunks * chunk_rows):
+    most = _MOST_RANGES * chunks * chunk_rows
+    if count > most:
         raise ValueError(
             f"{samples.path} has {count:,} rows, where at most {most:,} are scored into one table: if it has that "
             "many, split it and score each part; if not, its header is damaged, and it has to be written again"
@@ -45,8 +47,9 @@ def worker_ranges(samples: Samples) -> list[Range]:
 
     They depend on the input alone, not on the cluster: a job can be resumed elsewhere, and sums are the same.
     """
-    chunks, widths = _CHUNKS_OF_IMAGES, samples.reader.widths
+    chunks = _CHUNKS_OF_IMAGES
     if samples.reader.width:
+        widths = samples.reader.widths
         rows = _ROWS_PER_FEATURE * sum(width**2 for width in widths) // sum(widths)
         chunks = max(_CHUNKS, -(-rows // samples.chunk_rows))
     return split_rows(samples.count, samples.chunk_rows, samples.reader.starts, chunks)
@@ -58,11 +61,7 @@ def split_rows(count: int, chunk_rows: int, starts: tuple[int, ...], chunks: int
     Every range begins where a chunk begins, so that each row is computed in the same chunk, to the same bits, however
     the rows are split; and at the first such row of a row group, so that little is read twice.
 
-    Args:
-        count: the number of rows.
-        chunk_rows: the number of rows of a chunk.
-        starts: the rows from which reading can begin; any when empty.
-        chunks: the least number of chunks of a range.
+    ``starts`` are the rows from which reading can begin; any when empty.
 
     >>> split_rows(100, 10, (), 4)
     [(0, 40), (40, 80), (80, 100)]
@@ -70,7 +69,8 @@ def split_rows(count: int, chunk_rows: int, starts: tuple[int, ...], chunks: int
     [(0, 50), (50, 100)]
     """
     aligned = sorted({-(-row // chunk_rows) * chunk_rows for row in starts})
-    ranges, start = [], 0
+    ranges = []
+    start = 0
     while start < count:
         stop = start + chunks * chunk_rows
         if aligned:

@@ -19,20 +19,17 @@ from pnml.backend.progress import track
 from pnml.core.detector import Detector
 from pnml.engines.budget import within_budget
 from pnml.engines.cluster import cluster
-from pnml.engines.jobs import ScoreJob, SumJob, row_to_sums
+from pnml.engines.jobs import ScoreJob, SumJob, add_tables, map_ranges, reduce_in_tree, row_to_sums
 from pnml.engines.local import begin, finish_fit, unfitted
-from pnml.engines.mapping import map_ranges
 from pnml.engines.ranges import worker_ranges
-from pnml.engines.reading import check_coverage, check_decoded
+from pnml.engines.reading import check_coverage
 from pnml.engines.summary import Summary
-from pnml.engines.tree import add_tables, reduce_in_tree
 from pnml.io.embedded_images import EmbeddedImages
 from pnml.io.embeddings import EmbeddingFile, open_embeddings
 from pnml.io.images import open_images
 from pnml.io.outputs import check_output
 from pnml.io.paths import path_or_uri
-from pnml.io.preparation import Preparation
-from pnml.io.preparation_record import check_preparation, restore_preparation
+from pnml.io.preparation import Preparation, check_preparation, restore_preparation
 from pnml.io.store import PartStore
 
 if TYPE_CHECKING:
@@ -40,7 +37,7 @@ if TYPE_CHECKING:
 
     from pnml.engines.local import Fit, Sums
     from pnml.io.paths import PathOrUri
-    from pnml.io.preparation_record import Record
+    from pnml.io.preparation import Record
     from pnml.io.source import Samples
     from pnml.pytorch.guard import Guard
 
@@ -155,7 +152,8 @@ def score_samples(
     """Score all samples into a folder of parquet files, one per range; see :func:`score`."""
     check_preparation(detector.preparation, samples.preparation_record)
     samples = within_budget(samples, detector.n_classes)
-    store, ranges = PartStore(out, "parquet"), worker_ranges(samples)
+    store = PartStore(out, "parquet")
+    ranges = worker_ranges(samples)
     job = ScoreJob(_portable(samples), detector, store, by_layer)
     summary = Summary()
     check_output(out, samples.path, is_folder=True)
@@ -164,8 +162,7 @@ def score_samples(
         for table in track(map_ranges(ray, job, ranges), "score", total=len(ranges), shown=progress):
             for row in ray.get(table).to_pylist():
                 summary += Summary.from_json(row["summary"])
-        check_decoded(samples, summary.skipped)
-        check_coverage(samples, summary.rows + len(summary.skipped))
+        check_coverage(samples, summary.rows, summary.skipped)
         store.check_complete(ranges)
         store.delete_leftovers()
     return summary

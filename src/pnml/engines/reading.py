@@ -25,7 +25,8 @@ def _chunks(samples: Samples, ranges: Sequence[Range]) -> Iterator[Chunk]:
     position = -1
     for start, stop in ranges:
         if start != position:
-            chunks, position = samples.chunks(start), start
+            chunks = samples.chunks(start)
+            position = start
         while position < stop:
             chunk = next(chunks, None)
             position = stop + 1 if chunk is None else chunk.stop
@@ -34,20 +35,12 @@ def _chunks(samples: Samples, ranges: Sequence[Range]) -> Iterator[Chunk]:
             yield chunk
 
 
-def check_coverage(samples: Samples, done: int) -> None:
-    """Raise ``ValueError`` unless all rows are done, and the input is the one that was opened.
-
-    Args:
-        samples: what was read.
-        done: the number of rows that were summed or scored, images that were skipped included.
-    """
+def check_coverage(samples: Samples, done: int, skipped: Sequence[str]) -> None:
+    """Raise ``ValueError`` unless all rows are done or were skipped, some are done, and no file changed meanwhile."""
+    if len(skipped) == samples.count:
+        raise ValueError(f"none of the {samples.count:,} images of {samples.path} decodes")
+    done += len(skipped)
     if samples.reader.fingerprint() != samples.reader.opened:
         raise ValueError(f"{samples.path} changed while it was read: run the command again")
     if done != samples.count:
         raise ValueError(f"{done:,} of {samples.count:,} rows of {samples.path} were read: run the command again")
-
-
-def check_decoded(samples: Samples, skipped: Sequence[str]) -> None:
-    """Raise ``ValueError`` when every image was skipped."""
-    if len(skipped) == samples.count:
-        raise ValueError(f"none of the {samples.count:,} images of {samples.path} decodes")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from pnml.io.part import Part
+    from pnml.io.store import Part
 
 _DROPPED_BITS = 11  # of the 23 in a float32's significand: bins are 1/4096 wide, relative to the regret
 
@@ -28,7 +28,7 @@ class Summary:
         histogram: the number of regrets in each bin; bins are numbered by the leading bits of a float32.
         skipped: the ids of the images that do not decode.
 
-    >>> from pnml.io.part import Part
+    >>> from pnml.io.store import Part
     >>> one, other = (Summary.of(Part({"regret": np.array(regret)}, [])) for regret in ([0.25], [0.5, 0.75]))
     >>> both = one + other
     >>> both.rows, both.quantile(0), both.quantile(1), round(both.quantile(0.5), 3)

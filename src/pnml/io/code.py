@@ -24,13 +24,7 @@ _loaded: dict[tuple[Path, str], ModuleType] = {}
 
 @dataclass(frozen=True)
 class Code:
-    """A function or a class.
-
-    Attributes:
-        spec: how it was named.
-        value: the function or class itself.
-        file: that holds it, None where there is none.
-    """
+    """A function or a class, how it was named, and the file that holds it, None where there is none."""
 
     spec: str
     value: Any
@@ -43,17 +37,10 @@ class Code:
 
 
 def load_code(spec: str, option: str, what: str, example: str) -> Code:
-    """Run a Python file, or import a module, and return the function or class that an option names in it.
+    """Run a Python file, or import a module, and return the function or class that ``option`` names in it.
 
-    Args:
-        spec: ``mine.py:create``, with a path to the file, or ``package.module:create``, installed or in the working
-            folder.
-        option: that it is the value of, for errors.
-        what: is expected, for errors, as "factory" or "class".
-        example: of a name, for errors, as "create".
-
-    >>> load_code("math:sqrt", "--model", "function", "create").value(4)
-    2.0
+    ``spec`` is ``mine.py:create``, with a path to the file, or ``package.module:create``, installed or in the working
+    folder. Errors say ``what`` is expected, as "class", and show an ``example`` of a name.
     """
     source, _, name = spec.rpartition(":")
     if not source or not name:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import re
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pnml.io.feature_columns import PREFIX, choose_columns, choose_layers
+from pnml.io.feature_columns import PREFIX, check_distinct, choose_columns, choose_layers
 from pnml.io.source import RowReader
 from pnml.io.texts import as_texts
 
@@ -33,24 +34,20 @@ def open_csv(path: Path, layers: Sequence[str] | None = None, columns: Sequence[
     A first column without a name, as pandas writes its index, is the id if no column has that name. If the numbers of
     the first 256 rows are float32, or have no more than nine digits, all are read as float32, else as float64.
 
-    It holds embeddings alone: naming ``layers`` raises ``ValueError``.
-
-    Args:
-        path: the file.
-        layers: None or empty.
-        columns: the columns of the embedding, in order; all columns of numbers when None.
+    It holds embeddings alone: naming ``layers`` raises ``ValueError``. ``columns`` are those of the embedding, in
+    order; all columns of numbers when None.
     """
     choose_layers(path, (), layers)
     table = find_records(path)
     _check_header(table)
     id_column = _id_column(table.names)
-    numeric = _numeric_columns(table, id_column)
-    chosen = choose_columns(path, numeric, columns) if columns else numeric
+    chosen = _numeric_columns(table, id_column)
+    if columns:
+        chosen = choose_columns(path, chosen, columns)
     if not chosen:
         raise ValueError(f"{path} has no columns of numbers, only {', '.join(table.names)}")
     numbers = [table.names.index(name) for name in chosen]
     dtype = _precision(table, numbers)
-
     step = max(1, _CELLS // len(table.names))
 
     def read(start: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
@@ -83,14 +80,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class CsvTable:
-    """The header of a CSV file.
-
-    Attributes:
-        path: the file.
-        delimiter: a comma, a semicolon or a tab, whichever the header has most of.
-        names: the cells of the header.
-        count: the number of records after the header.
-    """
+    """The header of a CSV file: the delimiter that it has most of, its cells, and the number of records after it."""
 
     path: Path
     delimiter: str
@@ -98,11 +88,7 @@ class CsvTable:
     count: int
 
     def records(self, start: int) -> Iterator[Record]:
-        """Yield the records from number ``start`` on; earlier ones are read, but not kept.
-
-        Raises:
-            ValueError: for a record with more or fewer cells than the header, or that is no UTF-8 text.
-        """
+        """Yield the records from number ``start`` on; raise ``ValueError`` for one that does not fit the header."""
         for record in islice(_records(self.path, self.delimiter), start + 1, None):
             if len(record.cells) != len(self.names):
                 comma = "; decimals need a point, not a comma" if len(record.cells) > len(self.names) else ""
@@ -122,56 +108,52 @@ def find_records(path: Path) -> CsvTable:
     first = next(records, None)
     if first is None:
         raise ValueError(f"{path} is empty: expected a header, and a line for every row")
-    count = sum(1 for _ in records)
-    return CsvTable(path, delimiter, tuple(name.strip() for name in first.cells), count)
+    return CsvTable(path, delimiter, tuple(name.strip() for name in first.cells), sum(1 for _ in records))
 
 
 def _records(path: Path, delimiter: str) -> Iterator[Record]:
     """Yield the records of a file, the header first; blank lines are left out, and a quoted cell may hold line ends."""
-    line = 1  # of the next record
-    last = 0  # line that was read
-
-    def lines(file: IO[bytes]) -> Iterator[str]:
-        nonlocal last
-        while content := file.readline(_MOST_BYTES):
-            last += 1
-            if len(content) == _MOST_BYTES:
-                raise ValueError(
-                    f"line {last} of {path} has {_MOST_BYTES:,} bytes or more: no CSV has such lines, repair it"
-                )
-            try:
-                yield content.decode("utf-8-sig" if last == 1 else "utf-8")  # Excel begins a file with a mark
-            except UnicodeDecodeError as error:
-                raise ValueError(
-                    f"line {last} of {path} is no UTF-8 text ({error}): write the file again as UTF-8"
-                ) from error
-
+    line = 1  # the first of the next record
     with path.open("rb") as file:
+        reader = csv.reader(_lines(path, file), delimiter=delimiter, strict=True)
         try:
-            for cells in csv.reader(lines(file), delimiter=delimiter, strict=True):
+            for cells in reader:
                 if len(cells) > 1 or "".join(cells).strip():
                     yield Record(line, cells)
-                line = last + 1
+                line = reader.line_num + 1
         except csv.Error as error:
             raise ValueError(f"line {line} of {path} is no CSV ({error}): close its quotes, or repair it") from error
+
+
+def _lines(path: Path, file: IO[bytes]) -> Iterator[str]:
+    for number, content in enumerate(iter(partial(file.readline, _MOST_BYTES), b""), 1):
+        if len(content) == _MOST_BYTES:
+            raise ValueError(
+                f"line {number} of {path} has {_MOST_BYTES:,} bytes or more: no CSV has such lines, repair it"
+            )
+        try:
+            yield content.decode("utf-8-sig" if number == 1 else "utf-8")  # Excel begins a file with a mark
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"line {number} of {path} is no UTF-8 text ({error}): write the file again as UTF-8"
+            ) from error
 
 
 def _check_header(table: CsvTable) -> None:
     """Refuse a header of numbers, which is a row, unless it counts from 0, as pandas does; and names given twice."""
     counted = tuple(str(number) for number in range(len(table.names)))
-    if all(_is_number(name) for name in table.names) and (len(counted) == 1 or table.names != counted):
+    if all(map(_is_number, table.names)) and (len(counted) == 1 or table.names != counted):
+        names = [f"f{number}" for number in counted[:3]] + ["..."] * (len(counted) > 3)
         raise ValueError(
             f"the first line of {table.path} holds numbers, where a header is expected: begin the file with names, as "
-            f"{','.join(f'f{number}' for number in range(min(3, len(counted))))}{',...' if len(counted) > 3 else ''}"
+            f"{','.join(names)}"
         )
     features = [name for name in table.names if name.startswith(PREFIX)]
     if features:
         raise ValueError(
             f"{table.path} has a column {features[0]!r}: features of earlier layers go into .npz or .parquet"
         )
-    twice = [name for number, name in enumerate(table.names) if name in table.names[:number]]
-    if twice:
-        raise ValueError(f"{table.path} has two columns named {twice[0]!r}: rename one")
+    check_distinct(table.path, table.names)
 
 
 def _id_column(names: Sequence[str]) -> int | None:

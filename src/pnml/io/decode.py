@@ -30,7 +30,8 @@ MAX_PIXELS = 1 << 26
 """Of one image, 8,192×8,192, and of all images that are decoded at the same time. A few kilobytes can hold more."""
 
 _THREADS = min(32, os.cpu_count() or 1)
-_BITS_PER_SAMPLE, _PHOTOMETRIC = 258, 262  # tags of TIFF
+_BITS_PER_SAMPLE = 258  # a tag of TIFF
+_PHOTOMETRIC = 262
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -41,13 +42,7 @@ class UndecodableError(ValueError):
 
 
 class PixelGate:
-    """Lets threads work on images as long as these have no more than ``capacity`` pixels together; others wait.
-
-    >>> gate = PixelGate(capacity=100)
-    >>> with gate.admit(60), gate.admit(40):
-    ...     gate.admitted
-    100
-    """
+    """Lets threads work on images as long as these have no more than ``capacity`` pixels together; others wait."""
 
     def __init__(self, capacity: int = MAX_PIXELS) -> None:
         self.capacity = capacity
@@ -82,12 +77,8 @@ def read_image(encoded: Encoded, transform: Transform | None = None) -> NDArray[
 def open_rgb(encoded: Encoded) -> Iterator[Any]:
     """Yield a Pillow image, RGB, of a file or bytes.
 
-    Meanwhile other threads wait if their images would have more than ``MAX_PIXELS`` together with this one.
-
-    Raises:
-        UndecodableError: its content is no image of a known format, is damaged, has more than ``MAX_PIXELS``, or
-            values whose range is not known.
-        OSError: the file cannot be read.
+    Meanwhile other threads wait if their images would have more than ``MAX_PIXELS`` together with this one. Content
+    that is no image, is damaged, has more pixels, or values whose range is not known, raises ``UndecodableError``.
     """
     with BytesIO(encoded) if isinstance(encoded, bytes) else encoded.open("rb") as file:
         with _reporting(encoded):
@@ -138,7 +129,8 @@ def _grey(image: Any) -> NDArray[np.uint8]:
         raise ValueError(f"its {kind} grow from white to black: store them from black to white")
     values: NDArray[Any] = np.asarray(image)
     if image.mode == "F":
-        low, high = float(values.min()), float(values.max())
+        low = float(values.min())
+        high = float(values.max())
         if not (low >= 0 and high <= 1):  # also for NaN
             raise ValueError(
                 f"its floats go from {low:.4g} to {high:.4g}, expected 0 to 1: divide them by the largest possible"

@@ -59,17 +59,19 @@ class EmbeddedImages(Samples):
             images = self.preparation.decode(encoded, strict=self.strict)
             kept = np.array([row for row, image in enumerate(images) if image is not None], dtype=np.int64)
             skipped = tuple(str(name) for name in np.delete(ids, kept))
-            first, start = start, start + len(ids)
+            positions = start + kept
+            start += len(ids)
             batch = [image for image in images if image is not None]
             digest = partial(digest_rows, ids, encoded)
             if batch:
-                found = self._run(self._batch(batch))
-                if found.places is not None:
-                    raise ValueError(f"the model has answers of shape {found.places}: expected one per image")
-                features = tuple(found.features)
-                yield Chunk(start, first + kept, ids[kept], found.embeddings, found.logits, skipped, features, digest)
+                outputs = self._run(batch)
+                if outputs.places is not None:
+                    raise ValueError(f"the model has answers of shape {outputs.places}: expected one per image")
+                features = tuple(outputs.features)
+                embeddings = outputs.embeddings
+                yield Chunk(start, positions, ids[kept], embeddings, outputs.logits, skipped, features, digest)
             else:
-                yield Chunk(start, first + kept, ids[kept], np.empty((0, 0)), skipped=skipped, digest=digest)
+                yield Chunk(start, positions, ids[kept], np.empty((0, 0)), skipped=skipped, digest=digest)
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what identifies the images, their processing and the model."""
@@ -80,26 +82,23 @@ class EmbeddedImages(Samples):
             "strict": self.strict,
         }
 
-    def _batch(self, images: list[Tensor]) -> Tensor:
-        try:
-            return self.preparation.batch(images)
-        except ValueError as error:
-            raise ValueError(f"{self.path}: {error}") from error
-
-    def _run(self, batch: Tensor) -> Outputs:
+    def _run(self, images: list[Tensor]) -> Outputs:
         import torch
 
         from pnml.pytorch.head import HeadNotFoundError
         from pnml.pytorch.layers import LayersNotFoundError
 
+        try:
+            batch = self.preparation.batch(images)
+        except ValueError as error:
+            raise ValueError(f"{self.path}: {error}") from error
         reference = next(self.guard.model.parameters(), batch)
         batch = batch.to(reference.device, reference.dtype)
         try:
             return self.guard.run((batch,))
         except HeadNotFoundError as error:
-            hint = (
-                "\nOn the command line: pnml fit --head-layer NAME" if "pnml.guard(model, head='" in str(error) else ""
-            )
+            names_fix = "pnml.guard(model, head='" in str(error)
+            hint = "\nOn the command line: pnml fit --head-layer NAME" if names_fix else ""
             raise ValueError(f"{error}{hint}") from error
         except LayersNotFoundError as error:
             raise ValueError(f"{error}\nOn the command line: pnml fit --layers last") from error

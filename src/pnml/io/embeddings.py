@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import shutil
+import weakref
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import mkdtemp
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,18 +20,24 @@ from pnml.io.fingerprint import digest_rows
 from pnml.io.numpy_files import open_npy, open_npz
 from pnml.io.parquet_files import open_embeddings_parquet
 from pnml.io.pickles import refuse_pickle
-from pnml.io.preparation_record import columns_of
+from pnml.io.preparation import columns_of
 from pnml.io.source import Chunk, Samples, naming_its_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from numpy.typing import NDArray
+
     from pnml.io.paths import PathOrUri
-    from pnml.io.preparation_record import Record
+    from pnml.io.preparation import Record
     from pnml.io.source import RowReader
 
 CHUNK_BYTES = 1 << 25
 """The memory that a chunk may take, as float64."""
+
+_STANDARD_INPUT = Path("standard input")
+_SUFFIXES = {b"\x93NUMPY": ".npy", b"PK\x03\x04": ".npz"}  # by the first bytes
+_OTHERS = {b"PAR1": "parquet", b"\x1f\x8b": "gzip"}
 
 _OPENERS: dict[str, Callable[[Path, Sequence[str] | None, Sequence[str] | None], RowReader]] = {
     ".npy": open_npy,
@@ -39,19 +49,7 @@ _OPENERS: dict[str, Callable[[Path, Sequence[str] | None, Sequence[str] | None],
 
 @dataclass(frozen=True)
 class EmbeddingFile(Samples):
-    """Embeddings of shape (N, M), and features of earlier layers if there are any, read in chunks of bounded memory.
-
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     np.save(Path(folder) / "train.npy", np.eye(3))
-    ...     samples = open_embeddings(Path(folder) / "train.npy")
-    ...     [chunk.embeddings.shape for chunk in samples.chunks()]
-    [(3, 3)]
-
-    Attributes:
-        columns: the columns of the embedding that were asked for; empty for those that are taken by default.
-    """
+    """Embeddings (N, M), and features of earlier layers if there are any; ``columns`` are those that were asked for."""
 
     columns: tuple[str, ...] = ()
 
@@ -93,10 +91,6 @@ def _open(path: PathOrUri, layers: Sequence[str] | None, columns: Sequence[str] 
     return _OPENERS[suffix](path, layers, columns)
 
 
-def _is_nameless(path: PathOrUri) -> bool:
-    return isinstance(path, Path) and path.suffix.lower() == ".npy"
-
-
 @names_its_file
 def open_embeddings(
     path: PathOrUri,
@@ -119,7 +113,8 @@ def open_embeddings(
         fitted: the record of the detector that is given these embeddings; columns are matched with its by their names.
     """
     fit_columns = columns_of(fitted)
-    if fitted is not None and "all" not in fitted and not _is_nameless(path):
+    has_names = not (isinstance(path, Path) and path.suffix.lower() == ".npy")
+    if fitted is not None and "all" not in fitted and has_names:
         columns = columns or fit_columns
     reader = _open(path, layers, columns)
     matched = match_columns(path, reader.feature_names, fit_columns, is_chosen=bool(columns))
@@ -138,3 +133,40 @@ def open_embeddings(
         )
     chunk_rows = max(1, CHUNK_BYTES // (8 * sum(reader.widths)))
     return EmbeddingFile(naming_its_file(reader), chunk_rows, tuple(columns or ()))
+
+
+def open_standard_input(stream: IO[bytes], open_file: Callable[[Path], EmbeddingFile]) -> EmbeddingFile:
+    """Read a stream of ``.npy``, ``.npz`` or CSV, told by its first bytes, to its end, and open its embeddings.
+
+    ``open_file`` opens the copy on disk, which is deleted with the last reference to what is returned.
+    """
+    begin = stream.read(6)
+    for magic, other in _OTHERS.items():
+        if begin.startswith(magic):
+            raise ValueError(
+                f"{_STANDARD_INPUT} is {other}: expected .npy, .npz or CSV; write it to a file and give its path"
+            )
+    suffix = next((suffix for magic, suffix in _SUFFIXES.items() if begin.startswith(magic)), ".csv")
+    folder = Path(mkdtemp(prefix="pnml-"))
+    path = folder / f"stdin{suffix}"
+
+    def read(start: int, size: int) -> Iterator[tuple[NDArray[Any], Any]]:
+        with _renamed(path):
+            yield from samples.reader.read(start, size)
+
+    weakref.finalize(read, shutil.rmtree, folder, ignore_errors=True)
+    with path.open("wb") as file:
+        file.write(begin)
+        shutil.copyfileobj(stream, file)
+    with _renamed(path):
+        samples = open_file(path)
+    return replace(samples, reader=replace(samples.reader, path=_STANDARD_INPUT, read=read))
+
+
+@contextmanager
+def _renamed(path: Path) -> Iterator[None]:
+    """Name standard input in messages, not the file that holds a copy of it."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(str(error).replace(str(path), str(_STANDARD_INPUT))) from error

@@ -17,10 +17,7 @@ _SHOWN = 12
 def choose_columns(path: PathOrUri, candidates: Sequence[str], wanted: Sequence[str]) -> list[str]:
     """Return the arrays or columns that are wanted; raise ``ValueError`` with the candidates for one that is not there.
 
-    Args:
-        path: the file.
-        candidates: the names that may be chosen.
-        wanted: names, or patterns in which ``*`` stands for any text and whose names come in the order of the file.
+    In a wanted name ``*`` stands for any text; what it matches comes in the order of the file.
 
     >>> choose_columns("rows.csv", ["age", "f0", "f1"], ["f*"])
     ['f0', 'f1']
@@ -41,16 +38,7 @@ def match_columns(
     """Return the columns of a file in the order of those that a detector was fitted on.
 
     Where either has no names, the columns stay as they are. So do columns that somebody chose of a file in which none
-    has a name of the fit.
-
-    Args:
-        path: the file.
-        columns: one for every feature, as they would be read; empty where features have no names.
-        fitted: the columns of the fit; empty where they had no names.
-        is_chosen: whether somebody chose the columns to read.
-
-    Raises:
-        ValueError: a column of the fit is missing, or a column was not there in the fit.
+    has a name of the fit. Otherwise a column more or less raises ``ValueError``.
 
     >>> match_columns("rows.csv", ("f0", "f10", "f1"), ("f0", "f1", "f10"), is_chosen=False)
     ('f0', 'f1', 'f10')
@@ -72,6 +60,13 @@ def match_columns(
     return tuple(fitted)
 
 
+def check_distinct(path: PathOrUri, names: Sequence[str]) -> None:
+    """Raise ``ValueError`` for a name that two columns have."""
+    twice = [name for number, name in enumerate(names) if name in names[:number]]
+    if twice:
+        raise ValueError(f"{path} has two columns named {twice[0]!r}: rename one")
+
+
 def list_names(names: Sequence[str]) -> str:
     """Return names with commas between; of many, the first and the last ones and how many there are.
 
@@ -84,12 +79,7 @@ def list_names(names: Sequence[str]) -> str:
 
 
 def choose_layers(path: PathOrUri, columns: Iterable[str], wanted: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the names of the layers to read from a file; raise ``ValueError`` for one that it does not hold.
-
-    Args:
-        path: the file.
-        columns: the names of its arrays or columns.
-        wanted: names of layers, in the order in which they are needed; all that are there, in their order, when None.
+    """Return the wanted layers, or all that a file has if None; raise ``ValueError`` for one that it does not hold.
 
     >>> choose_layers("rows.npz", ["embedding", "features.block1", "features.block2", "id"], None)
     ('block1', 'block2')
@@ -112,13 +102,7 @@ def choose_layers(path: PathOrUri, columns: Iterable[str], wanted: Sequence[str]
 
 
 def check_layer_widths(path: PathOrUri, layers: Iterable[tuple[str, int]], fitted: Iterable[int]) -> None:
-    """Raise ``ValueError`` that names the first layer whose width is not that of the fit.
-
-    Args:
-        path: the file.
-        layers: names and widths of the layers that are read from it.
-        fitted: the widths that were fitted, in the same order.
-    """
+    """Raise ``ValueError`` that names the first of some layers (name, width) whose width is not that of the fit."""
     for (name, width), expected in zip(layers, fitted, strict=True):
         if width != expected:
             raise ValueError(

@@ -26,9 +26,10 @@ def fingerprint_path(path: PathOrUri) -> dict[str, Any]:
         return {**fingerprint_file(path), "number": path.stat().st_ino}
     filesystem, files = find_parquet_files(path)
     is_local = filesystem.type_name == "local"
-    numbers = [Path(file.path).stat().st_ino if is_local else 0 for file in files]
-    listing = zip(files, numbers, strict=True)
-    return _fingerprint_listing(path, [(file.path, file.size, file.mtime_ns, number) for file, number in listing])
+    listing = [
+        (file.path, file.size, file.mtime_ns, Path(file.path).stat().st_ino if is_local else 0) for file in files
+    ]
+    return _fingerprint_listing(path, listing)
 
 
 def fingerprint_file(path: Path) -> dict[str, Any]:
@@ -54,13 +55,7 @@ def fingerprint_detector(detector: Detector) -> str:
 def digest_rows(ids: Iterable[Any], rows: Any) -> bytes:
     """Return a digest of consecutive rows of an input, by which a resumed run finds those that are as they were.
 
-    Args:
-        ids: of the rows.
-        rows: a matrix; or encoded images, which are files or their contents.
-
-    >>> import numpy as np
-    >>> digest_rows([0, 1], np.eye(2)) == digest_rows([0, 1], np.eye(2)) != digest_rows([0, 1], -np.eye(2))
-    True
+    The rows are a matrix; or encoded images, which are files or their contents.
     """
     digest = hashlib.sha256()
     for name in ids:

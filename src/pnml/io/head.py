@@ -24,16 +24,7 @@ _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
 
 @names_its_file
 def read_head(path: Path) -> tuple[NDArray[Any], NDArray[Any] | None]:
-    """Return ``weight`` (C, M) and ``bias`` (C,) of an ``.npz`` or ``.safetensors`` file; None without a bias.
-
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     np.savez(Path(folder) / "head.npz", weight=np.zeros((3, 8)), bias=np.zeros(3))
-    ...     weight, bias = read_head(Path(folder) / "head.npz")
-    >>> weight.shape, bias.shape
-    ((3, 8), (3,))
-    """
+    """Return ``weight`` (C, M) and ``bias`` (C,) of an ``.npz`` or ``.safetensors`` file; None without a bias."""
     refuse_pickle(path, "tensors")
     if path.suffix not in _READERS:
         raise ValueError(f"{path} is no file of a head: expected one of {', '.join(_READERS)}")
@@ -51,7 +42,8 @@ def read_head(path: Path) -> tuple[NDArray[Any], NDArray[Any] | None]:
                 f"{name!r} of {path} holds {what}: expected finite numbers, 'weight' of shape (classes, features) and "
                 "'bias' of shape (classes,)"
             )
-    weight, bias = arrays["weight"], arrays.get("bias")
+    weight = arrays["weight"]
+    bias = arrays.get("bias")
     if bias is not None and len(bias) != len(weight):
         turned = ": store weight.T" if len(bias) == weight.shape[1] else ""
         raise ValueError(
@@ -71,12 +63,14 @@ def _read_safetensors(path: Path) -> tuple[list[str], dict[str, NDArray[Any]]]:
 
 def _to_array(path: Path, name: str, tensor: dict[str, Any]) -> NDArray[Any]:
     """Return a tensor as NumPy array; bfloat16, which NumPy lacks, is the upper half of a float32."""
-    dtype, data, shape = tensor["dtype"], tensor["data"], tensor["shape"]
+    dtype = tensor["dtype"]
     if dtype == "BF16":
-        return (np.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4").reshape(shape)
-    if dtype not in _DTYPES:
+        numbers = (np.frombuffer(tensor["data"], "<u2").astype("<u4") << 16).view("<f4")
+    elif dtype in _DTYPES:
+        numbers = np.frombuffer(tensor["data"], _DTYPES[dtype])
+    else:
         raise ValueError(f"{name!r} of {path} holds {dtype} numbers: expected one of {', '.join(_DTYPES)} or BF16")
-    return np.frombuffer(data, _DTYPES[dtype]).reshape(shape)
+    return numbers.reshape(tensor["shape"])
 
 
 def _read_npz(path: Path) -> tuple[list[str], dict[str, NDArray[Any]]]:

@@ -39,13 +39,17 @@ def open_images(path: PathOrUri) -> RowReader:
 
 def _open_folder(folder: Path) -> RowReader:
     files = some_image_files(folder)
-    for file in files:
-        _check_name(folder, file)
+    names = [file.relative_to(folder).as_posix() for file in files]
+    for name in names:
+        if os.fsencode(name) != name.encode(errors="replace"):
+            raise ValueError(
+                f"the file {os.fsencode(name)!r} in {folder} has a name that is not UTF-8, and names are ids: rename it"
+            )
 
     def read(start: int, size: int) -> Iterator[tuple[NDArray[Any], list[Path]]]:
         for first in range(start, len(files), size):
-            batch = files[first : first + size]
-            yield as_texts(file.relative_to(folder).as_posix() for file in batch), batch
+            batch = slice(first, first + size)
+            yield as_texts(names[batch]), files[batch]
 
     return RowReader(folder, len(files), read, fingerprint=partial(fingerprint_folder, folder, files))
 
@@ -87,17 +91,6 @@ def some_image_files(folder: Path) -> list[Path]:
     if not files:
         raise ValueError(f"no images in {folder}: expected files ending in {', '.join(sorted(SUFFIXES))}")
     return files
-
-
-def _check_name(folder: Path, file: Path) -> None:
-    """Raise ``ValueError`` for a path that is no text, and cannot be an id in a table."""
-    name = file.relative_to(folder).as_posix()
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        raise ValueError(
-            f"the file {os.fsencode(name)!r} in {folder} has a name that is not UTF-8, and names are ids: rename it"
-        ) from None
 
 
 def _raise(error: OSError) -> None:

@@ -17,14 +17,6 @@ def lock_folder(folder: Path) -> Iterator[None]:
     """Lock a folder, which is created if needed; raise ``ValueError`` if another process or thread has locked it.
 
     On exit the file that is locked is deleted, and the folder, too, if nothing else is in it.
-
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> with tempfile.TemporaryDirectory() as name, lock_folder(Path(name)), lock_folder(Path(name)):
-    ...     pass
-    Traceback (most recent call last):
-        ...
-    ValueError: another run writes to ...: wait until it ends, or write to another path
     """
     if folder.is_file():
         raise ValueError(f"{folder} is a file: expected a folder, or nothing yet")

@@ -28,16 +28,14 @@ def load_model(spec: str, weights: Path | None) -> tuple[nn.Module, Transform | 
             function takes no arguments and returns the model, or a pair of the model and a transform: from a Pillow
             image to a tensor, or from a list of texts to what the model takes.
         weights: a safetensors file with the model's state; None keeps the weights of the factory.
-
-    >>> model, transform = load_model("torch.nn:Identity", None)
-    >>> model, transform
-    (Identity(), None)
     """
     torch = require("torch", extra="torch", what="--model")
     from pnml.pytorch.models import unwrapped
 
-    returned = _call_factory(spec)
-    model, transform = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, None)
+    model = _call_factory(spec)
+    transform = None
+    if isinstance(model, tuple) and len(model) == 2:
+        model, transform = model
     if not isinstance(model, torch.nn.Module):
         raise ValueError(  # noqa: TRY004 - an invalid option
             f"{spec} returned {type(model).__name__}: expected an nn.Module, or an (nn.Module, transform) pair"
@@ -57,7 +55,8 @@ def _call_factory(spec: str) -> Any:
             f"mine.py:create. If the file holds a whole model, {WHOLE_MODEL.format(path=spec)}"
         )
     factory = load_code(spec, "--model", "function", "create").value
-    if needed := _needed_arguments(factory):
+    needed = _needed_arguments(factory)
+    if needed:
         raise ValueError(
             f"--model {spec!r} takes the arguments {', '.join(needed)}: expected a function that takes none; write "
             "one that fills them in"

@@ -64,12 +64,8 @@ def _map_rows(path: Path) -> NDArray[Any]:
 def open_npz(path: Path, layers: Sequence[str] | None = None, columns: Sequence[str] | None = None) -> RowReader:
     """Open an ``.npz`` with ``embedding``, (N, M), and optionally ``id``, (N,); a single array may have any name.
 
-    Features of earlier layers are arrays ``features.NAME``, (N, features of that layer), one for each layer.
-
-    Args:
-        path: the file.
-        layers: names of the layers whose features to read; all that are there when None.
-        columns: the name of the array that holds the embeddings, if it is another one.
+    Features of earlier layers are arrays ``features.NAME``, (N, features of that layer), one for each layer; all are
+    read if ``layers`` is None. ``columns`` name the array that holds the embeddings, if it is another one.
     """
     headers = _read_headers(path)
     name = _array_name(path, [one for one in headers if one != "id" and not one.startswith(PREFIX)], columns)
@@ -100,11 +96,10 @@ def open_npz(path: Path, layers: Sequence[str] | None = None, columns: Sequence[
 def _array_name(path: Path, names: Sequence[str], columns: Sequence[str] | None) -> str:
     """Return the name of the array of embeddings: the chosen one, 'embedding', or the only one."""
     if columns:
-        chosen = choose_columns(path, names, columns)
-        if len(chosen) > 1:
-            raise ValueError(f"--column {','.join(columns)} chooses the arrays {chosen} of {path}: choose one")
-        return chosen[0]
-    if "embedding" in names:
+        names = choose_columns(path, names, columns)
+        if len(names) > 1:
+            raise ValueError(f"--column {','.join(columns)} chooses the arrays {names} of {path}: choose one")
+    elif "embedding" in names:
         return "embedding"
     if len(names) != 1:
         raise ValueError(

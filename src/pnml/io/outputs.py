@@ -22,28 +22,24 @@ def check_output(out: PathOrUri, *inputs: PathOrUri | None, is_folder: bool = Fa
         out: the file or folder to write.
         *inputs: files and folders that are read; None for those that were not given.
         is_folder: whether ``out`` is, or will be, a folder.
-
-    >>> check_output(Path("scores.csv"), Path("new.csv"), None)
-    >>> check_output("s3://bucket/scores", "s3://bucket/scores/", is_folder=True)
-    Traceback (most recent call last):
-        ...
-    ValueError: s3://bucket/scores would be written over s3://bucket/scores/, which is read: write to another path
     """
     for source in inputs:
         if source is not None and _would_change(out, source, is_folder=is_folder):
             raise ValueError(f"{out} would be written over {source}, which is read: write to another path")
-    if (local := _local(out)) is not None:
+    local = _local(out)
+    if local is not None:
         check_writable(local / "file" if is_folder else local)
 
 
 def _would_change(out: PathOrUri, source: PathOrUri, *, is_folder: bool) -> bool:
-    target, given = _local(out), _local(source)
-    if target is None or given is None:
-        return target is given and _are_nested(str(out), str(source))
-    if is_folder or given.is_file():
-        return _are_nested(str(target), str(given))
+    target = _local(out)
+    original = _local(source)
+    if target is None or original is None:
+        return target is original and _are_nested(str(out), str(source))
+    if is_folder or original.is_file():
+        return _are_nested(str(target), str(original))
     is_read = target.suffix == ".parquet" or (target.exists() and target.suffix.lower() in _READ)
-    return is_read and given in target.parents
+    return is_read and original in target.parents
 
 
 def _local(path: PathOrUri) -> Path | None:

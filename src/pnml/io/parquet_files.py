@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pnml.io.feature_columns import PREFIX, choose_columns, choose_layers
+from pnml.io.feature_columns import PREFIX, check_distinct, choose_columns, choose_layers
 from pnml.io.paths import PathOrUri, find_parquet_files, pyarrow
 from pnml.io.source import RowReader
 from pnml.io.texts import as_texts, decode_ids
@@ -28,19 +28,12 @@ _ROWS_AT_ONCE = 1024  # of which some are taken
 
 @dataclass(frozen=True)
 class ParquetFiles:
-    """One parquet file, or several with the same columns, read as one table.
+    """One parquet file, or several with the same columns, read as one table."""
 
-    Attributes:
-        filesystem: the pyarrow filesystem of the files.
-        files: the path of every file, and the number of rows of each of its row groups.
-        schema: the pyarrow schema that the files share.
-        id_bytes: the size of an id, on average in the row group of the longest; 0 without ids.
-    """
-
-    filesystem: Any
-    files: tuple[tuple[str, tuple[int, ...]], ...]
+    filesystem: Any  # of pyarrow, as the schema
+    files: tuple[tuple[str, tuple[int, ...]], ...]  # the path of each, and the numbers of rows of its row groups
     schema: Any
-    id_bytes: int = 0
+    id_bytes: int = 0  # of an id, on average in the row group of the longest; 0 without ids
 
     @property
     def count(self) -> int:
@@ -53,10 +46,7 @@ class ParquetFiles:
         return (0, *accumulate(rows for _, groups in self.files for rows in groups))[:-1]
 
     def tables(self, columns: list[str], start: int, size: int) -> Iterator[tuple[int, Any]]:
-        """Yield tables of ``size`` rows (fewer only at the end), with the number of their first row, from ``start`` on.
-
-        Earlier row groups are not read.
-        """
+        """Yield tables of ``size`` rows from ``start`` on (fewer at the end), with the number of their first row."""
         arrow = pyarrow()
         first = start
         rest = None
@@ -111,9 +101,7 @@ def open_parquet(path: PathOrUri) -> ParquetFiles:
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
         footers = list(pool.map(read_footer, paths))
     schema = footers[0][1]
-    twice = [name for number, name in enumerate(schema.names) if name in schema.names[:number]]
-    if twice:
-        raise ValueError(f"{path} has two columns named {twice[0]!r}: rename one")
+    check_distinct(path, schema.names)
     for file_path, (_, other, _) in zip(paths, footers, strict=True):
         if not other.equals(schema):
             raise ValueError(f"the columns of {file_path} are not those of {paths[0]}: leave files of other tables out")
@@ -182,12 +170,8 @@ def open_embeddings_parquet(
 ) -> RowReader:
     """Open embeddings in a list column ``embedding``, or in all floating-point columns in order; ``id`` is optional.
 
-    Features of earlier layers are list columns ``features.NAME``, one for each layer.
-
-    Args:
-        path: the file, or a folder of files.
-        layers: names of the layers whose features to read; all that are there when None.
-        columns: the list column, or the columns of numbers, that hold the embeddings, if they are others.
+    Features of earlier layers are list columns ``features.NAME``, one for each layer; all are read if ``layers`` is
+    None. ``columns`` are the list column, or the columns of numbers, that hold the embeddings, if they are others.
     """
     files = open_parquet(path)
     embedding, single = _embedding_columns(path, files.schema, columns)
@@ -224,10 +208,11 @@ def _embedding_columns(path: PathOrUri, schema: Any, columns: Sequence[str] | No
         chosen = choose_columns(path, [*lists, *numbers], columns)
         if len(chosen) == 1 and chosen[0] in lists:
             return chosen[0], []
-        if both := [name for name in chosen if name in lists]:
+        of_lists = [name for name in chosen if name in lists]
+        if of_lists:
             raise ValueError(
-                f"--column {','.join(columns)} chooses {len(chosen)} columns of {path}, and {both[0]!r} holds lists: "
-                "choose one column of lists, or columns of numbers"
+                f"--column {','.join(columns)} chooses {len(chosen)} columns of {path}, and {of_lists[0]!r} holds "
+                "lists: choose one column of lists, or columns of numbers"
             )
         return None, chosen
     if "embedding" in fields:

@@ -53,9 +53,7 @@ def find_parquet_files(path: PathOrUri) -> tuple[Any, list[Any]]:
 
     Files and folders whose names begin with a dot or an underscore are ignored, as other readers do. A link to a folder
     is followed, but one to a folder that is read anyway raises ``ValueError``, because its rows would count twice.
-
-    Returns:
-        The pyarrow filesystem, and the ``FileInfo`` of every file.
+    Returned are the pyarrow filesystem, and the ``FileInfo`` of every file.
     """
     fs = pyarrow(".fs")
     filesystem, inner = resolve(path)

@@ -28,9 +28,7 @@ _LINES = {"tensors": (".safetensors", _TENSORS), "embeddings": (".npy", _EMBEDDI
 def refuse_pickle(path: Path, holds: Literal["tensors", "embeddings"]) -> None:
     """Raise ``ValueError`` for a pickle, told by its suffix, with a line to copy that writes what is read instead.
 
-    Args:
-        path: the file.
-        holds: what it should hold: "tensors" by name, to be written as safetensors, or "embeddings", as .npy.
+    That is "tensors" by name, as safetensors, or "embeddings", as .npy.
     """
     if path.suffix.lower() not in SUFFIXES:
         return

@@ -30,20 +30,13 @@ _AGAIN = "score the samples with it, or start over with another --state and this
 
 @names_its_file
 def read_scores(path: Path) -> dict[str, NDArray[Any]]:
-    r"""Return ids (as text), regrets and, where the table has them, the other columns that ``pnml score`` writes.
+    """Return ids (as text), regrets and, where the table has them, the other columns that ``pnml score`` writes.
 
     The table is a .csv or .parquet file, or a folder of .parquet files.
-
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "scores.csv"
-    ...     _ = file.write_text("id,regret,is_ood\na.png,0.25,false\n")
-    ...     read_scores(file)
-    {'id': array(['a.png'], dtype=object), 'regret': array([0.25]), 'is_ood': array([False])}
     """
     columns = _read_csv(path) if path.suffix == ".csv" else _read_parquet(path)
-    if missing := [name for name in _REQUIRED if name not in columns]:
+    missing = [name for name in _REQUIRED if name not in columns]
+    if missing:
         raise ValueError(
             f"{path} has no column {missing[0]!r}, only {list_names([*columns])}: expected a table that 'pnml score' "
             "wrote"
@@ -64,7 +57,9 @@ def _kind(name: str) -> Any:
 def _column(values: list[Any], kind: Any) -> NDArray[Any]:
     if kind is object:
         return as_texts(values)
-    return np.asarray([_decision(value) for value in values] if kind is np.bool_ else values, dtype=kind)
+    if kind is np.bool_:
+        values = [_decision(value) for value in values]
+    return np.asarray(values, dtype=kind)
 
 
 def _decision(value: Any) -> bool:
@@ -89,7 +84,8 @@ def _read_csv(path: Path) -> dict[str, list[Any]]:
 def _read_parquet(path: Path) -> dict[str, list[Any]]:
     if path.suffix != ".parquet" and not path.is_dir():
         raise ValueError(f"{path} is no table of scores: expected a .parquet or .csv that 'pnml score' wrote")
-    if path.is_dir() and not any(path.glob("*.parquet")) and (tables := sorted(path.glob("*.csv"))):
+    tables = sorted(path.glob("*.csv"))
+    if tables and not any(path.glob("*.parquet")):
         raise ValueError(f"{path} is a folder: name its tables themselves, as {tables[0]}")
     file = open_parquet(path)
     columns: dict[str, list[Any]] = {name: [] for name in file.schema.names if _kind(name)}
@@ -131,7 +127,8 @@ def _digest(table: dict[str, NDArray[Any]]) -> str:
 
 def _layers(path: Path, names: NDArray[Any], layer_names: tuple[str, ...]) -> NDArray[np.int64]:
     labels = layer_labels(layer_names)
-    if unknown := sorted(set(names.tolist()) - set(labels)):
+    unknown = sorted(set(names.tolist()) - set(labels))
+    if unknown:
         raise ValueError(f"{path} names the layer {unknown[0]!r}, which is none of {', '.join(labels)}: {_AGAIN}")
     numbers = {label: number for number, label in enumerate(labels)}
     return np.array([numbers[name] for name in names.tolist()], dtype=np.int64)

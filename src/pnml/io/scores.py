@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import csv
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
 from pnml.backend.arrays import to_numpy
-from pnml.io.part import arrow_table
 from pnml.io.paths import pyarrow
 from pnml.io.texts import as_texts
 
@@ -22,7 +20,9 @@ if TYPE_CHECKING:
 
     from pnml.core.detector import Detector
     from pnml.core.result import Result
-    from pnml.io.part import Columns
+
+Columns = dict[str, "NDArray[Any]"]
+"""The columns of a table, by name."""
 
 DTYPES: dict[str, type[Any]] = {
     "prediction": np.int64,
@@ -55,24 +55,17 @@ def layer_labels(layer_names: Iterable[str]) -> tuple[str, ...]:
     return "embedding", *("embedding (layer)" if name == "embedding" else name for name in layer_names)
 
 
-@dataclass(frozen=True)
 class ScoreTable:
-    """Which columns a table of scores has.
+    """Makes tables of a detector's scores; with ``by_layer``, also of the leverage of every layer that it watches."""
 
-    Attributes:
-        is_calibrated: p_value and is_ood.
-        layer_names: of the layers that the detector reads, and "lengths"; with any, the strangest one of every sample.
-        by_layer: the leverage of every layer, too.
-    """
-
-    is_calibrated: bool
-    layer_names: tuple[str, ...] = ()
-    by_layer: bool = False
-
-    @classmethod
-    def of(cls, detector: Detector, *, by_layer: bool = False) -> ScoreTable:
-        """Return the columns for the scores of a detector."""
-        return cls(detector.threshold is not None, detector.watched_names, by_layer)
+    def __init__(self, detector: Detector, *, by_layer: bool = False) -> None:
+        self._labels = layer_labels(detector.watched_names) if detector.watched_names else ()
+        self._kinds: dict[str, Any] = dict(DTYPES)
+        if detector.threshold is None:
+            del self._kinds["p_value"], self._kinds["is_ood"]
+        if self._labels:
+            self._kinds[STRANGEST] = object
+        self._leverages = [f"{LEVERAGE}{label}" for label in self._labels if by_layer]
 
     def columns(self, ids: NDArray[Any], result: Result) -> Columns:
         """Return the scores of a batch."""
@@ -80,31 +73,25 @@ class ScoreTable:
         for name, kind in self._kinds.items():
             if name == "probability":
                 columns[name] = to_numpy(result.probabilities, kind).max(axis=-1)
-            elif name in DTYPES:
+            elif name == STRANGEST:
+                columns[name] = as_texts(self._labels)[to_numpy(result.strangest_layer, np.int64)]
+            else:
                 columns[name] = to_numpy(getattr(result, name), kind)
-        if self.layer_names:
-            labels = layer_labels(self.layer_names)
-            columns[STRANGEST] = as_texts(labels)[to_numpy(result.strangest_layer, np.int64)]
-        if self.layer_names and self.by_layer:
-            leverages = to_numpy(result.leverage_by_layer, np.float64)
-            columns |= {f"{LEVERAGE}{name}": leverages[:, number] for number, name in enumerate(labels)}
+        if self._leverages:
+            columns |= zip(self._leverages, to_numpy(result.leverage_by_layer).T, strict=True)
         return columns
 
     def empty(self, ids: NDArray[Any]) -> Columns:
         """Return a table without rows, for a batch without a decodable image."""
-        return {"id": ids, **{name: np.empty(0, kind) for name, kind in self._kinds.items()}}
+        columns = {name: np.empty(0, kind) for name, kind in self._kinds.items()}
+        return {"id": ids, **columns, **{name: np.empty(0) for name in self._leverages}}
 
-    @property
-    def _kinds(self) -> dict[str, Any]:
-        """The dtype of every column but the ids."""
-        kinds: dict[str, Any] = {
-            name: kind for name, kind in DTYPES.items() if self.is_calibrated or name not in {"p_value", "is_ood"}
-        }
-        if self.layer_names:
-            kinds[STRANGEST] = object
-        if self.layer_names and self.by_layer:
-            kinds |= {f"{LEVERAGE}{name}": np.float64 for name in layer_labels(self.layer_names)}
-        return kinds
+
+def arrow_table(columns: Columns) -> Any:
+    """Return columns as an Arrow table; those of objects are text, also where they are empty."""
+    arrow = pyarrow()
+    texts = {name: arrow.array(column, arrow.string()) for name, column in columns.items() if column.dtype == object}
+    return arrow.table({**columns, **texts})
 
 
 def score_writer(out: Path) -> Callable[[Path, Iterable[Columns]], None]:
@@ -112,7 +99,7 @@ def score_writer(out: Path) -> Callable[[Path, Iterable[Columns]], None]:
     if out.suffix == ".csv":
         return _write_csv
     if out.suffix == ".parquet":
-        pyarrow(".parquet")
+        pyarrow(".parquet")  # now, not after hours
         return _write_parquet
     raise ValueError(f"{out} must end in .parquet or .csv")
 
@@ -162,9 +149,5 @@ def escape_formula(text: str) -> str:
 
 
 def unescape_formula(text: str) -> str:
-    """Return the text that :func:`escape_formula` was given.
-
-    >>> [unescape_formula(escape_formula(text)) for text in ("=1+1", "'-a", "'a", "")]
-    ['=1+1', "'-a", "'a", '']
-    """
+    """Return the text that :func:`escape_formula` was given."""
     return text[1:] if text.startswith("'") and _FORMULA.match(text) else text

@@ -158,13 +158,7 @@ class Samples(ABC):
 
 @contextmanager
 def locate_errors(chunk: Chunk, path: PathOrUri, layer_names: Sequence[str] = ()) -> Iterator[None]:
-    """Name the row in the file, and its id, when the work on a chunk raises for a value that is not finite.
-
-    Args:
-        chunk: what is worked on.
-        path: of the file.
-        layer_names: of the features of the chunk.
-    """
+    """Name the row in the file, and its id, when the work on a chunk raises for a value that is not finite."""
     try:
         yield
     except ValueError as error:
@@ -173,15 +167,15 @@ def locate_errors(chunk: Chunk, path: PathOrUri, layer_names: Sequence[str] = ()
             if not len(bad):
                 continue
             row, column = bad[0]
-            position, name = chunk.positions[row], chunk.ids[row]
+            position = chunk.positions[row]
+            name = chunk.ids[row]
             named = "" if name == position else f" (id {name})"
-            layer = "" if number == 0 else f" of the features of {_layer_name(layer_names, number - 1)}"
+            layer = ""
+            if number:
+                is_named = number <= len(layer_names)
+                layer = f" of the features of {repr(layer_names[number - 1]) if is_named else f'layer {number - 1}'}"
             raise ValueError(
                 f"row {position} of {path}, counted from 0{named}, holds {float(x[row, column])} in column "
                 f"{column}{layer}: fill it in, or leave the row out"
             ) from error
         raise
-
-
-def _layer_name(names: Sequence[str], number: int) -> str:
-    return repr(names[number]) if number < len(names) else f"layer {number}"

@@ -7,29 +7,85 @@ import logging
 import re
 from contextlib import nullcontext
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple
 from uuid import uuid4
+
+import numpy as np
 
 from pnml._version import __version__
 from pnml.backend.files import atomic_path
 from pnml.backend.read_errors import naming_file
 from pnml.io.locks import lock_folder
-from pnml.io.part import decode_npz, decode_parquet, encode_npz, encode_parquet
 from pnml.io.paths import pyarrow, resolve
+from pnml.io.scores import arrow_table
+from pnml.io.texts import as_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from contextlib import AbstractContextManager
 
-    from pnml.io.part import Part
     from pnml.io.paths import PathOrUri
+    from pnml.io.scores import Columns
 
 _LOG = logging.getLogger(__name__)
 _MANIFEST = "_manifest.json"  # readers of parquet folders ignore names that begin with an underscore
-_KIND, _VERSION = "pnml scores", 1
+_KIND = "pnml scores"
+_VERSION = 1
 _PART_NAME = re.compile(r"rows-\d{12,}-\d{12,}\.(npz|parquet)")
-_FORMATS = {"npz": (encode_npz, decode_npz), "parquet": (encode_parquet, decode_parquet)}
+_ABOUT = "about"
+_SKIPPED = "skipped"
+_DIGEST = "digest"
+
+
+class Part(NamedTuple):
+    """The scores of a range of rows, the ids of the images that do not decode, and a digest of the rows' content."""
+
+    columns: Columns
+    skipped: list[str]
+    digest: str = ""
+
+    def covers(self, start: int, stop: int) -> bool:
+        """Return whether every row from ``start`` to before ``stop`` is scored or was skipped."""
+        wanted = stop - start - len(self.skipped)
+        return bool(self.columns) and all(len(column) == wanted for column in self.columns.values())
+
+
+def _encode_npz(part: Part) -> bytes:
+    """Return a part as the content of an ``.npz``; columns of text are kept as JSON."""
+    texts = {name: column.tolist() for name, column in part.columns.items() if column.dtype == object}
+    numbers = {name: column for name, column in part.columns.items() if column.dtype != object}
+    about = {"order": list(part.columns), "texts": texts, _SKIPPED: part.skipped, _DIGEST: part.digest}
+    file = BytesIO()
+    np.savez(file, **{_ABOUT: np.frombuffer(json.dumps(about).encode(), np.uint8)}, **numbers)  # type: ignore[arg-type]
+    return file.getvalue()
+
+
+def _decode_npz(file: IO[bytes]) -> Part:
+    with np.load(file, allow_pickle=False) as arrays:
+        about = json.loads(arrays[_ABOUT].tobytes())
+        texts = {name: as_texts(column) for name, column in about["texts"].items()}
+        columns = {name: texts[name] if name in texts else np.asarray(arrays[name]) for name in about["order"]}
+    return Part(columns, about[_SKIPPED], about[_DIGEST])
+
+
+def _encode_parquet(part: Part) -> bytes:
+    content = pyarrow().BufferOutputStream()
+    metadata = {_SKIPPED: json.dumps(part.skipped), _DIGEST: part.digest}
+    pyarrow(".parquet").write_table(arrow_table(part.columns).replace_schema_metadata(metadata), content)
+    return bytes(content.getvalue())
+
+
+def _decode_parquet(file: IO[bytes]) -> Part:
+    with pyarrow(".parquet").ParquetFile(file) as content:
+        table = content.read()
+    columns = {name: table.column(name).to_numpy() for name in table.column_names}
+    metadata = table.schema.metadata
+    return Part(columns, json.loads(metadata[_SKIPPED.encode()]), metadata.get(_DIGEST.encode(), b"").decode())
+
+
+_FORMATS = {"npz": (_encode_npz, _decode_npz), "parquet": (_encode_parquet, _decode_parquet)}
 
 
 class PartStore:
@@ -37,22 +93,8 @@ class PartStore:
 
     A file is named after its range and is whole or absent. Writing a range again replaces its file, so a worker may be
     killed at any time and its range done again by another. Sorted by name, the parts are in the order of the input.
-    Nothing is deleted that the manifest does not list.
-
-    Args:
-        path: the folder, on this machine or in an object store; it is created when needed.
-        file_format: "npz" needs no extra; "parquet" is a format that other programs read.
-
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> import numpy as np
-    >>> from pnml.io.part import Part
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     store = PartStore(Path(folder) / "scores.csv.parts", "npz")
-    ...     _ = store.begin({"input": "rows.npy"}, [(0, 2), (2, 4)])
-    ...     store.write(0, 2, Part({"regret": np.array([0.1, 0.2])}, []))
-    ...     store.read(0, 2), store.read(2, 4)
-    (Part(columns={'regret': array([0.1, 0.2])}, skipped=[], digest=''), None)
+    Nothing is deleted that the manifest does not list. The folder is on this machine or in an object store. The format
+    "npz" needs no extra; "parquet" is one that other programs read.
     """
 
     def __init__(self, path: PathOrUri, file_format: Literal["npz", "parquet"]) -> None:
@@ -67,35 +109,33 @@ class PartStore:
         return self._folder.lock()
 
     def begin(self, work: dict[str, Any], ranges: Sequence[tuple[int, int]], *, restart: bool = False) -> bool:
-        """Create the folder, or resume in one of the same work; raise ``ValueError`` for any other folder.
+        """Create the folder, or resume in one of the same work; return whether its input changed meanwhile.
+
+        Raise ``ValueError`` for the folder of other work, unless with ``restart``, or of another program.
 
         Args:
             work: what is computed from what, JSON-able; its "input" may change from run to run, if whoever resumes
                 compares the digests of parts.
             ranges: the rows of every part.
             restart: delete the parts of an earlier run, whatever its work.
-
-        Returns:
-            Whether a run is resumed whose input changed.
         """
         names = self._folder.names()
-        before: dict[str, Any] | None = None
-        if _MANIFEST in names:
-            before = self._manifest()
-        elif any(not name.startswith(".") for name in names):
-            raise ValueError(f"{self.path} was not written by pnml score: move it, or write to another path")
         files = [self._name(*rows) for rows in ranges]
         changed: list[str] = []
-        if before is not None:
+        if _MANIFEST in names:
+            before = self._manifest()
             earlier = before["work"]
-            changed = [] if restart else [key for key in {**earlier, **work} if earlier.get(key) != work.get(key)]
+            if not restart:
+                changed = [key for key in {**earlier, **work} if earlier.get(key) != work.get(key)]
             if changed not in ([], ["input"]):
                 raise ValueError(
                     f"{self.path} belongs to another run: the {' and the '.join(changed)} changed. Undo the change to "
                     "resume, or start over with --restart"
                 )
             kept = set() if restart else set(files)
-            self._delete(name for name in names if name in before["files"] and name not in kept)
+            self._delete(before["files"].intersection(names) - kept)
+        elif any(not name.startswith(".") for name in names):
+            raise ValueError(f"{self.path} was not written by pnml score: move it, or write to another path")
         manifest = {"kind": _KIND, "version": _VERSION, "written_by": f"pnml {__version__}", "run": self._run}
         content = json.dumps({**manifest, "work": work, "files": files}, indent=1)
         self._folder.write(_MANIFEST, content.encode())
@@ -106,8 +146,9 @@ class PartStore:
         names = set(self._folder.names())
         if _MANIFEST not in names or self._manifest()["run"] != self._run:
             raise ValueError(f"another run has begun in {self.path}: wait until it ends, or write to another path")
-        if missing := [name for rows in ranges if (name := self._name(*rows)) not in names]:
-            raise ValueError(f"{self.path} has lost {missing[0]}: run the command again")
+        for rows in ranges:
+            if self._name(*rows) not in names:
+                raise ValueError(f"{self.path} has lost {self._name(*rows)}: run the command again")
 
     def write(self, start: int, stop: int, part: Part) -> None:
         """Write the part of the rows from ``start`` to before ``stop``."""
@@ -166,55 +207,49 @@ class PartStore:
         return {**manifest, "files": files}
 
 
-def _open_folder(path: PathOrUri) -> LocalFolder | RemoteFolder:
+def _open_folder(path: PathOrUri) -> _LocalFolder | _RemoteFolder:
     """Return the folder at a path or a URI, which need not exist yet."""
     if isinstance(path, Path):
-        return LocalFolder(path.absolute())  # workers have other working folders
+        return _LocalFolder(path.absolute())  # workers have other working folders
     filesystem, inner = resolve(path)
-    return LocalFolder(Path(inner)) if filesystem.type_name == "local" else RemoteFolder(path, filesystem, inner)
+    return _LocalFolder(Path(inner)) if filesystem.type_name == "local" else _RemoteFolder(path, filesystem, inner)
 
 
 @dataclass(frozen=True)
-class LocalFolder:
+class _LocalFolder:
     """A folder on a disk, for which no pyarrow is needed."""
 
     path: Path
 
     def names(self) -> list[str]:
-        """Return the names of the files, sorted; none if the folder does not exist."""
         if self.path.is_file():
             raise ValueError(f"{self.path} is a file: expected a folder, or nothing yet")
         return sorted(file.name for file in self.path.iterdir()) if self.path.exists() else []
 
     def open(self, name: str) -> IO[bytes]:
-        """Open a file for reading; raise ``FileNotFoundError`` if it does not exist."""
         return (self.path / name).open("rb")
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file under another name and rename it, in a folder that is created if needed."""
         self.path.mkdir(parents=True, exist_ok=True)
         with atomic_path(self.path / name, sweep=False) as partial:  # one of thousands of files in this folder
             partial.write_bytes(content)
 
     def delete(self, name: str) -> None:
-        """Delete a file."""
         (self.path / name).unlink()
 
     def lock(self) -> AbstractContextManager[None]:
-        """Keep other processes out that lock the folder, too."""
         return lock_folder(self.path)
 
 
 @dataclass(frozen=True)
-class RemoteFolder:
-    """A folder in an object store, with the methods of :class:`LocalFolder`."""
+class _RemoteFolder:
+    """A folder in an object store, with the methods of :class:`_LocalFolder`."""
 
     uri: str
     filesystem: Any
     path: str
 
     def names(self) -> list[str]:
-        """Return the names of the files, sorted; none if the folder does not exist."""
         fs = pyarrow(".fs")
         if self.filesystem.get_file_info(self.path).type == fs.FileType.File:
             raise ValueError(f"{self.uri} is a file: expected a folder, or nothing yet")
@@ -222,18 +257,15 @@ class RemoteFolder:
         return sorted(info.base_name for info in listing)
 
     def open(self, name: str) -> Any:
-        """Open a file for reading; raise ``FileNotFoundError`` if it does not exist."""
         return self.filesystem.open_input_file(f"{self.path}/{name}")
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file in one call; the store shows it when it is whole, so a killed writer leaves nothing."""
+        # In one call: the store shows the file when it is whole, so a killed writer leaves nothing.
         with self.filesystem.open_output_stream(f"{self.path}/{name}") as file:
             file.write(content)
 
     def delete(self, name: str) -> None:
-        """Delete a file."""
         self.filesystem.delete_file(f"{self.path}/{name}")
 
     def lock(self) -> AbstractContextManager[None]:
-        """Do nothing: stores have no locks, so writers have to notice each other in another way."""
-        return nullcontext()
+        return nullcontext()  # stores have no locks, so writers have to notice each other in another way

@@ -14,11 +14,7 @@ if TYPE_CHECKING:
 
 
 def as_texts(values: Iterable[Any]) -> NDArray[Any]:
-    """Return an array of strings, shape (n,).
-
-    >>> as_texts(["a", "bcd"])
-    array(['a', 'bcd'], dtype=object)
-    """
+    """Return an array of strings, shape (n,)."""
     strings = [str(value) for value in values]
     texts = np.empty(len(strings), dtype=object)
     texts[:] = strings
@@ -28,12 +24,7 @@ def as_texts(values: Iterable[Any]) -> NDArray[Any]:
 def decode_ids(ids: Iterable[bytes], first: int = 0) -> NDArray[Any]:
     """Return ids that a file stores as bytes as text; raise ``ValueError`` for one that is not UTF-8.
 
-    Args:
-        ids: of consecutive rows.
-        first: the number of the first of these rows.
-
-    >>> decode_ids([b"a", "ä".encode()])
-    array(['a', 'ä'], dtype=object)
+    They are of consecutive rows, from number ``first`` on.
     """
     texts: list[str] = []
     try:
@@ -48,11 +39,7 @@ def decode_ids(ids: Iterable[bytes], first: int = 0) -> NDArray[Any]:
 
 
 def count_characters(values: NDArray[Any]) -> int:
-    """Return the number of characters of all texts; 0 for numbers.
-
-    >>> count_characters(as_texts(["a", "bcd"])), count_characters(np.arange(2))
-    (4, 0)
-    """
+    """Return the number of characters of all texts; 0 for numbers."""
     return sum(map(len, values)) if values.dtype == object else 0
 
 

@@ -89,7 +89,7 @@ class Given:
         mean, std = channels(self.mean, "--mean"), channels(self.std, "--std")
         if self.size is None and mean is None and std is None:
             return None
-        from pnml.io.preparation_record import restore_preparation
+        from pnml.io.preparation import restore_preparation
 
         return restore_preparation(None, size=self.size, mean=mean, std=std)
 

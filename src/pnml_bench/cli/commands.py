@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pnml.cli._app import common_options
-from pnml.cli._help import Command
+from pnml.cli._app import Command, common_options
 from pnml_bench.cli import bench, data, figures, leaderboard, tables, train
 from pnml_bench.cli.report import report_of_results
 

@@ -9,9 +9,8 @@ from rich.console import Console
 from rich.progress import track
 
 from pnml.backend.suggest import did_you_mean
-from pnml.cli._app import App, Facts, common_options
+from pnml.cli._app import App, Command, Facts, common_options
 from pnml.cli._errors import Refused, if_interrupted
-from pnml.cli._help import Command
 from pnml_bench.data.check import Check, check
 from pnml_bench.data.fetch import fetch
 from pnml_bench.data.registry import SETS

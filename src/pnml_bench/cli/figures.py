@@ -10,8 +10,7 @@ import typer
 
 from pnml.backend.extras import require
 from pnml.backend.files import write_text
-from pnml.cli._app import App, Facts, common_options
-from pnml.cli._help import Command
+from pnml.cli._app import App, Command, Facts, common_options
 from pnml_bench.figures import gram_vs_pnml, histograms, iris, save, simulation, spectrum, tpr_tnr
 from pnml_bench.figures._comparison import kept_comparison, kept_spectra
 

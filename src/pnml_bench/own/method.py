@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
-from pnml.backend.masked import unmasked
+from pnml.backend.arrays import unmasked
 from pnml.io.code import Code, load_code
 from pnml_bench.methods import ALL_METHODS, GROUPS
 from pnml_bench.methods.protocol import Method, MethodFailedError

@@ -1,9 +1,7 @@
 """scikit-learn estimators: a classifier with a regret for every prediction, and an outlier detector.
 
 Both wrap a classifier of scikit-learn that ends in a linear layer: a linear model, an ``MLPClassifier``, or a pipeline
-that ends in one of these. The features of a linear model are used as embeddings without scaling
-(``embedding_scale="natural"``), its coefficients are the last layer, and an intercept is the weight of an additional
-constant feature 1, so the leverage depends neither on the origin nor on the units of the features.
+that ends in one of these. What enters it is watched as its hidden layers are, every column in standard deviations.
 """
 
 from pnml.integrations.sklearn.classifier import PNMLClassifier

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +15,17 @@ from sklearn.utils import assert_all_finite, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from pnml.backend.masked import unmasked
-from pnml.core.detector import FewRowsWarning
+from pnml.backend.arrays import unmasked
+from pnml.core.calibration_scores import CalibrationScores
 from pnml.integrations.sklearn.inputs import checked_rows
 from pnml.integrations.sklearn.last_layer import check_probabilities, take_apart, unwrapped
 from pnml.integrations.sklearn.parts import FLOATS, Matrix, ModelParts
-from pnml.integrations.sklearn.weights import checked_weights, fit_arguments, warn_of_few_rows
+from pnml.integrations.sklearn.weights import checked_weights, counts_of, fit_arguments
 
 if TYPE_CHECKING:
-    from pnml.core.calibration_scores import CalibrationScores
+    from collections.abc import Iterator
+
+    from pnml.core.result import Result
 
 
 class RegretEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -86,37 +87,38 @@ class RegretEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
 
     def _fit_detector(self, parts: ModelParts, X: Any, weights: Matrix | None) -> None:
         self._parts = parts
-        self.detector_ = parts.fit_detector(X, weights)
-        if not parts.hidden:
-            count = self.detector_.count if weights is None else float(weights.sum())
-            warn_of_few_rows(count, self.detector_.n_features)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FewRowsWarning)  # that of the detector suggests an option it has
-            _ = self.detector_.model
+        self.detector_ = parts.fit_detector(X, counts_of(weights))
+        _ = self.detector_.model  # warnings are raised during the fit, and the first score is fast
 
-    def _rows(self, X: Any) -> Any:
-        """Return rows after checking that the estimator is fitted for them; a pipeline checks its own."""
+    def _chunks(self, X: Any) -> Iterator[tuple[Matrix, list[Matrix]]]:
+        """Return embeddings and features of rows, after checking that the estimator is fitted for them."""
         check_is_fitted(self)
         X = checked_rows(X)
-        if self._parts.transformers:
-            return X
-        return validate_data(self, X, reset=False, accept_sparse="csr", dtype=FLOATS)
+        if not self._parts.transformers:  # which check their own
+            X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=FLOATS)
+        return self._parts.chunks(X)
 
     def _calibration_scores(self, X: Any, *, leave_one_out: bool) -> CalibrationScores:
-        rows = self._rows(X)
-        return self._parts.calibration_scores(self.detector_, rows, leave_one_out=leave_one_out)
+        found = []
+        for embeddings, features in self._chunks(X):
+            scores = self.detector_.calibration_scores(embeddings, features=features, leave_one_out=leave_one_out)
+            found.append(scores)
+        return CalibrationScores.join(found)
+
+    def _results(self, X: Any) -> Iterator[Result]:
+        """Yield what the detector finds about rows, chunk by chunk."""
+        for embeddings, features in self._chunks(X):
+            yield self.detector_(embeddings, features=features)
 
     def _regret(self, X: Any) -> Matrix:
         return self._field(X, "regret")
 
     def _field(self, X: Any, name: str) -> Matrix:
         """Return a field of the :class:`~pnml.Result` of rows, shape (n, ...)."""
-        rows = self._rows(X)
+        check_is_fitted(self)
         if name in {"is_ood", "p_value"} and self.detector_.threshold is None:
             raise ValueError("no threshold is set: call calibrate(X_held_out, false_alarm_rate=0.05) first")
-        return np.concatenate(
-            [np.asarray(getattr(result, name)) for result in self._parts.results(self.detector_, rows)]
-        )
+        return np.concatenate([np.asarray(getattr(result, name)) for result in self._results(X)])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from pnml.core import theorem
 from pnml.integrations.sklearn.base import RegretEstimator
 from pnml.integrations.sklearn.inputs import checked_rows
 
@@ -31,9 +32,9 @@ class PNMLClassifier(ClassifierMixin, TransformerMixin, RegretEstimator):  # typ
     Attributes:
         classes_: the sorted labels, shape (C,).
         estimator_: the fitted clone, or a copy of the estimator that was fitted already.
-        detector_: the :class:`~pnml.Detector` on what enters the last layer: for a linear model the features, with the
-            constant 1 as last feature if it has an intercept; for an ``MLPClassifier`` its last hidden layer, with the
-            earlier ones as ``features``.
+        detector_: the :class:`~pnml.Detector`. Its embeddings are what enters the last layer: the last hidden one of an
+            ``MLPClassifier``; for a linear model the features about their mean, in one unit, and the constant 1. Its
+            ``features`` are earlier hidden layers and the input, each column in standard deviations.
         n_features_in_: the number of features.
         feature_names_in_: the names of the features, if the training set had any.
 
@@ -86,8 +87,8 @@ class PNMLClassifier(ClassifierMixin, TransformerMixin, RegretEstimator):  # typ
 
         They are those of the wrapped model, made more careful where the training set says little.
         """
-        rows = self._rows(X)
-        return self._parts.predictive(self.detector_, rows)
+        q = [theorem.predictive(theorem.log_softmax(found.logits), found.xtg, log=True) for found in self._results(X)]
+        return np.concatenate(q)
 
     def predict_log_proba(self, X: Any) -> Matrix:
         """Return log q of rows, shape (n, C); that of a probability that vanishes is finite, about −708."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pnml.backend.masked import unmasked
+from pnml.backend.arrays import unmasked
 
 
 def checked_rows(X: Any) -> Any:

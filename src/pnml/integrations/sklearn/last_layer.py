@@ -36,8 +36,8 @@ def take_apart(model: Any) -> ModelParts:
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> parts = take_apart(LogisticRegression().fit([[0.0], [1.0]], [0, 1]))
-    >>> parts.weight.shape, parts.has_constant
-    ((2, 2), True)
+    >>> parts.weight.shape, parts.hidden
+    ((2, 1), ())
     """
     if _is_search(model) and not hasattr(model, "best_estimator_"):
         raise ValueError(f"{type(model).__name__} with refit={model.refit} fits no best model: expected refit=True")
@@ -63,26 +63,24 @@ def take_apart(model: Any) -> ModelParts:
     else:
         hidden = ()
         weight = model.coef_.toarray() if issparse(model.coef_) else np.atleast_2d(model.coef_)
-        bias = model.intercept_ if getattr(model, "fit_intercept", hasattr(model, "intercept_")) else None
+        bias = model.intercept_ if getattr(model, "fit_intercept", hasattr(model, "intercept_")) else 0.0
     return _as_parts(model, weight, bias, hidden, tuple(transformers))
 
 
 def _as_parts(
-    model: Any, weight: Matrix, bias: Matrix | None, hidden: tuple[HiddenLayer, ...], transformers: tuple[Any, ...]
+    model: Any, weight: Matrix, bias: Any, hidden: tuple[HiddenLayer, ...], transformers: tuple[Any, ...]
 ) -> ModelParts:
     weight, n_classes = np.asarray(weight, dtype=np.float64), len(model.classes_)
-    bias = None if bias is None else np.broadcast_to(np.asarray(bias, dtype=np.float64), len(weight))
+    bias = np.broadcast_to(np.asarray(bias, dtype=np.float64), len(weight))
     if n_classes == 2 and len(weight) == 1:  # a single score is the second of two, the first being 0
         weight = np.vstack([np.zeros_like(weight), weight])
-        bias = None if bias is None else np.append(0.0, bias)
+        bias = np.append(0.0, bias)
     if len(weight) != n_classes:
         raise ValueError(
             f"the last layer of {type(model).__name__} has {len(weight)} rows: expected one per class, {n_classes} in "
             "total"
         )
-    if hidden or bias is None:
-        return ModelParts(weight, bias, hidden=hidden, transformers=transformers)
-    return ModelParts(np.hstack([weight, bias[:, None]]), has_constant=True, transformers=transformers)
+    return ModelParts(weight, bias, hidden, transformers)
 
 
 def _no_last_layer(model: Any) -> str:

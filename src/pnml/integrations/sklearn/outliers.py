@@ -12,7 +12,7 @@ from sklearn.utils.validation import validate_data
 from pnml.integrations.sklearn.base import RegretEstimator
 from pnml.integrations.sklearn.inputs import checked_rows
 from pnml.integrations.sklearn.parts import FLOATS, Matrix, ModelParts
-from pnml.integrations.sklearn.weights import checked_weights, weighted_quantile
+from pnml.integrations.sklearn.weights import checked_weights, counts_of
 
 if TYPE_CHECKING:
     from pnml.core.calibration import Threshold
@@ -64,13 +64,15 @@ class PNMLOutlierDetector(OutlierMixin, RegretEstimator):  # type: ignore[misc] 
         share = self._checked_contamination()
         if self.estimator is None and y is None:
             rows = validate_data(self, checked_rows(X), accept_sparse="csr", dtype=FLOATS, ensure_min_samples=2)
-            parts = ModelParts(np.zeros((2, rows.shape[1] + 1)), has_constant=True)
+            parts = ModelParts(np.zeros((2, rows.shape[1])), np.zeros(2), has_model=False)
             weights = checked_weights(sample_weight, rows)
         else:
             parts, rows, weights = self._fit_estimator(X, y, sample_weight)
         self._fit_detector(parts, rows, weights)
         regrets = self._calibration_scores(X, leave_one_out=self.contamination == "auto").scores
-        self.offset_ = weighted_quantile(-regrets.astype(np.float64), share, weights)
+        counts = counts_of(weights)
+        counted = regrets if counts is None else np.repeat(regrets, counts)
+        self.offset_ = float(np.quantile(-counted.astype(np.float64), share))
         return self
 
     def _checked_contamination(self) -> float:

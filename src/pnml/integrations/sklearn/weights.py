@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -10,10 +9,11 @@ from sklearn import get_config
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import _check_sample_weight, has_fit_parameter
 
-from pnml.backend.masked import unmasked
-from pnml.core.detector import FewRowsWarning
+from pnml.backend.arrays import unmasked
 
 Matrix = np.ndarray[Any, Any]
+
+_MOST_COPIES = 10  # on average, that a detector is fitted on
 
 
 def checked_weights(sample_weight: Any, X: Any) -> Matrix | None:
@@ -40,28 +40,17 @@ def fit_arguments(model: Any, weights: Matrix | None) -> dict[str, Matrix]:
     return {"sample_weight" if routed else f"{name}__sample_weight": weights}
 
 
-def warn_of_few_rows(count: float, n_features: int) -> None:
-    """Warn where training rows, or the sum of their weights, do not exceed the features of a linear model."""
-    if count <= n_features:
-        message = (
-            f"{count:g} training rows (the sum of sample_weight, if given) for {n_features} features, the constant "
-            "included: nearly every new row counts as unseen, whatever it is. Fit on more rows, or reduce the features "
-            "first, with PNMLClassifier around make_pipeline(TruncatedSVD(50), LogisticRegression())"
-        )
-        warnings.warn(message, FewRowsWarning, stacklevel=4)
+def counts_of(weights: Matrix | None) -> Matrix | None:
+    """Return how often the detector is fitted on each row, by its weight (N,); None for once each.
 
+    Whole numbers are taken as they are. Others, and large ones, are shares of N rows: the total up to a row is rounded.
 
-def weighted_quantile(values: Matrix, share: float, weights: Matrix | None) -> float:
-    """Return the quantile that ``np.quantile`` gives for values (N,) with each repeated as often as its weight says.
-
-    >>> weighted_quantile(np.array([3.0, 1.0]), 0.25, np.array([1, 2])), float(np.quantile([3.0, 1.0, 1.0], 0.25))
-    (1.0, 1.0)
+    >>> counts_of(np.array([2.0, 0.0, 1.0])), counts_of(np.array([0.2, 0.1, 0.1, 0.4]))
+    (array([2, 0, 1]), array([1, 0, 1, 2]))
     """
     if weights is None:
-        return float(np.quantile(values, share))
-    order = np.argsort(values)
-    ends = np.cumsum(weights[order])
-    position = share * max(ends[-1] - 1, 0.0)
-    below, above = np.searchsorted(ends, [np.floor(position), np.ceil(position)], side="right")
-    low, high = (float(values[order[i]]) for i in (below, above))
-    return low + (high - low) * float(position % 1)
+        return None
+    total = weights.sum()
+    if (weights % 1).any() or total > _MOST_COPIES * len(weights):
+        weights = weights * (len(weights) / total)
+    return np.diff(np.round(np.cumsum(weights)), prepend=0).astype(np.int64)
