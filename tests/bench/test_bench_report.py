@@ -67,24 +67,6 @@ def test_saved_scores_are_those_of_the_network(small_world: Path) -> None:
     assert sum(saved.spectrum) == pytest.approx(1)  # of embeddings of norm 1
 
 
-def test_a_regret_by_itself_is_kept_beside_the_confidence(small_world: Path, tmp_path: Path) -> None:
-    folder = run_keeping_scores(small_world, "svhn", "pnml-last,baseline")
-    alone, baseline = (
-        load_scores(folder / f"{DENSENET}__cifar10__svhn__{name}.safetensors") for name in ("pnml-last", "baseline")
-    )
-    for one, other in ((alone.ind, baseline.ind), (alone.ood, baseline.ood)):
-        assert one.baseline == pytest.approx(other.baseline, abs=1e-6)
-    result = next(one for one in load_study(small_world) if one.method == "pnml-last")
-    assert result.scores == Scores(evaluate(alone.ind.regret, alone.ood.regret))
-    made = report_of(choose_results(small_world, method="pnml-last"), small_world)
-    assert (made.baseline_name, made.pnml_name) == ("Baseline", "pnml-last")
-    assert made.tables == ()
-    assert call(small_world, "--method", "pnml-last", "--out", tmp_path / "report.html").exit_code == 0
-    assert not run(
-        plan(DENSENET, "cifar10", ["svhn"], ["pnml-last"]), Options(out=small_world, keep_scores=True)
-    ).seconds
-
-
 def test_a_report_of_one_network_has_charts_and_no_second_table(small_world: Path, tmp_path: Path) -> None:
     run_keeping_scores(small_world, "svhn,isun")
     done = call(small_world, "--out", tmp_path / "report.html")

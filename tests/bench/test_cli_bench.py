@@ -142,7 +142,7 @@ def test_resnet_20_is_the_network_of_the_demo(made_images: Path, tmp_path: Path,
     assert "### ResNet-20, CIFAR-10\n" in board.stdout
 
 
-@pytest.mark.parametrize("command", ["report {}", "leaderboard --results {}", "tables --results {}"])
+@pytest.mark.parametrize("command", ["leaderboard --results {}"])
 def test_results_of_limited_runs_are_found(command: str, small_world: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(small_world.parent)
     said = call(f"--ood uniform --method baseline,energy --out {small_world} --limit 12 --device cpu").stdout

@@ -66,24 +66,6 @@ def test_missing_and_unknown_columns_are_refused_by_name(files: Files) -> None:
     succeeds("score", detector, "--embeddings", path, "--column", ",".join(NAMES), "--out", files / "s.csv")
 
 
-def test_features_without_names_and_chosen_ones_go_by_position(files: Files) -> None:
-    detector = fit(files, write(files / "train.csv", files.train, NAMES, list(range(8))))
-    np.savez(files / "new.npz", embedding=files.new)
-    pq.write_table(pa.table({"embedding": files.new.tolist()}), files / "new.parquet")
-    write(files / "renamed.csv", files.new, list("abcdefgh"), list(range(8)))
-    succeeds("score", files.fitted(), "--embeddings", files / "new.npy", "--out", files / "expected.csv")
-    for name, words in {
-        "new.npy": (),
-        "new.npz": (),
-        "new.parquet": (),
-        "renamed.csv": ("--column", "a,b,c,d,e,f,g,h"),
-    }.items():
-        succeeds("score", detector, "--embeddings", files / name, *words, "--out", files / "s.csv")
-        np.testing.assert_allclose(
-            table_of(files / "s.csv")["regret"], table_of(files / "expected.csv")["regret"], rtol=1e-5
-        )
-
-
 def test_engines_refuse_columns_in_another_order(files: Files) -> None:
     detector = Detector.load(fit(files, write(files / "train.csv", files.train, NAMES, list(range(8)))))
     new = write(files / "new.csv", files.new, NAMES, ORDER)

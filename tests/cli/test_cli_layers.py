@@ -109,22 +109,6 @@ def test_calibrate_and_score_read_the_layers_of_the_detector(layered: Layered) -
     assert table["strangest_layer"] == [detector.block_names[number] for number in np.asarray(strangest)]
 
 
-def test_score_by_layer_writes_the_shares_of_the_leverage(layered: Layered) -> None:
-    path = layered.fit()
-    words = "score", path, "--embeddings", layered / "new.npz", "--by-layer", "--out"
-    succeeds(*words, layered / "scores.csv")
-    table = table_of(layered / "scores.csv")
-    leverages = ["leverage.embedding", "leverage.stem", "leverage.block.1", "leverage.lengths"]
-    assert [*table][-5:] == ["strangest_layer", *leverages]
-    h = np.sum([table[name] for name in leverages], axis=0)
-    result = Detector.load(path)(layered.files.new, features=layered.of("new", *LAYERS))
-    np.testing.assert_allclose(h / (1 + h), result.xtg, rtol=1e-4, atol=1e-7)
-    last = layered.fit("--layers", "last")
-    succeeds("score", last, "--embeddings", layered / "new.npz", "--out", layered / "last.csv")
-    assert [*table_of(layered / "last.csv")] == ["id", "prediction", "probability", "regret"]
-    assert "reads the embedding alone" in fails(*words, layered / "other.csv")
-
-
 def test_inspect_shows_every_layer(layered: Layered) -> None:
     path = layered.fit()
     said = succeeds("inspect", path)

@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -48,10 +48,6 @@ def monitored(*words: object, code: int = 0) -> str:
     return done.stdout
 
 
-def without_page(facts: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in facts.items() if name not in {"page", "state", "rows", "warnings"}}
-
-
 def test_class_names_are_counted(files: Files) -> None:
     for names in ("one\ntwo\n", "one\ntwo\nthree\nfour\n"):
         (files / "names.txt").write_text(names)
@@ -85,14 +81,6 @@ def test_a_stream_without_a_change_exits_with_0_and_with_one_with_3(files: Files
     assert abs(int(found[1]) - KNOWN) < 20
     assert KNOWN < int(found[2]) < KNOWN + 50
     assert "Changed since sample" in (files / "monitor.html").read_text(encoding="utf-8")
-
-
-def test_tables_at_once_and_one_after_the_other_are_the_same_stream(files: Files) -> None:
-    whole = json.loads(run("monitor", "monday.csv", "tuesday.parquet", *DETECTOR, "--json").stdout)
-    run("monitor", "monday.csv", *DETECTOR, *STATE)
-    parts = json.loads(run("monitor", "tuesday.parquet", *STATE, *DETECTOR, "--json").stdout)
-    assert without_page(whole) == without_page(parts)
-    assert (whole["rows"], parts["rows"], whole["state"]) == (KNOWN + STRANGE, STRANGE, None)
 
 
 def test_json_has_what_the_library_finds(files: Files) -> None:

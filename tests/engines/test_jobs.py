@@ -9,14 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from pnml import Detector
-from pnml.core.detector import ZeroEmbeddingWarning
 from pnml.core.scorer import LARGEST_ERROR
 from pnml.engines.jobs import ScoreJob, SumJob, row_to_sums
 from pnml.engines.summary import Summary
 from pnml.io.embeddings import open_embeddings
 from pnml.io.store import PartStore
 
-from .files import FEATURES, embeddings, fitted, head, write_rows
+from .files import FEATURES, embeddings, fitted, write_rows
 from .images import embedded, guard, write_images
 
 if TYPE_CHECKING:
@@ -59,23 +58,6 @@ def test_score_job_keeps_a_stored_part_and_replaces_a_truncated_one(samples: Emb
     path.write_bytes(path.read_bytes()[:-9])  # as an object store without renaming might keep it
     assert job(0, 50) == row
     assert pq.read_table(path).num_rows == 50
-
-
-def test_zero_embeddings_are_left_out_of_sums_and_get_the_largest_regret(tmp_path: Path) -> None:
-    rows = ROWS.copy()
-    rows[[3, 93]] = 0
-    samples = open_embeddings(write_rows(tmp_path / "zeros.parquet", rows, group=20))
-    correlation, _ = row_to_sums(SumJob(samples, head())(0, 100))
-    assert (correlation.count, correlation.left_out) == (98, 2)
-    detector = head().merge(correlation)
-    with pytest.warns(ZeroEmbeddingWarning, match="2 of 100 training rows"):
-        detector.calibrate(embeddings(200, seed=1))
-    ScoreJob(samples, detector, PartStore(tmp_path / "out", "parquet"))(0, 100)
-    (path,) = (tmp_path / "out").glob("*.parquet")
-    table = pq.read_table(path).to_pydict()
-    assert table["regret"][3] == table["regret"][93] == pytest.approx(np.log(detector.n_classes))
-    assert table["is_ood"][3]
-    assert table["is_ood"][93]
 
 
 def test_range_without_a_decodable_image_keeps_the_columns(tmp_path: Path) -> None:

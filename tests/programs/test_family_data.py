@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -93,45 +92,3 @@ def test_a_fine_tuned_classifier_becomes_a_task_with_the_layers_and_the_regrets_
     assert any((batch["attention_mask"] == 0).any() for batch in inputs)  # padding was among it
     with pytest.raises(AssertionError, match="not close"):  # the regrets of other questions
         check_guard(guard, task, part.of(np.arange(40)[::-1].copy()), inputs)
-
-
-def write_made_queries(folder: Path) -> None:
-    """Write files as those of CLINC150, with four intents; the training set "full" has twice as many queries."""
-    numbers = "1 2 3 4 5 6 7 8"
-    known = [[f"{words} {numbers[: 2 * n]}", name] for name, words in INTENTS.items() for n in range(8)]
-    others = [[f"{numbers[: 2 * n]} please {numbers}", "oos"] for n in range(8)]
-    for name, times in (("full", 4), ("small", 2), ("imbalanced", 1)):
-        parts = {"train": times * known, "test": known[::-1], "oos_test": others, "oos_train": [["1", "oos"]]}
-        (folder / f"data_{name}.json").write_text(json.dumps(parts), encoding="utf-8")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("program", ["clinc150"], indirect=True)
-def test_queries_become_a_task_for_each_training_set_and_for_each_seed(
-    program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_made_queries(tmp_path)
-    save_tiny_bert(tmp_path / "model")
-    trained = import_module("studies.families.text_fine_tuned")
-    for module in (import_module("studies.families.text"), trained):
-        monkeypatch.setattr(module, "weights", lambda: tmp_path / "model")
-    monkeypatch.setattr(trained, "COMPARED", 20)
-    monkeypatch.setattr(trained, "train", partial(trained.train, epochs=2))
-    tasks = program.tasks(tmp_path)
-    assert list(tasks) == [
-        *("frozen/full", "frozen/small", "frozen/imbalanced"),
-        *("fine-tuned/0", "fine-tuned/1", "fine-tuned/2"),
-    ]
-    numbers = np.repeat([0, 1, 3, 2], 8)  # card, fee, pin and loan in the order of the alphabet
-    for name, times in (("frozen/full", 4), ("frozen/imbalanced", 1), ("fine-tuned/0", 2)):
-        task = tasks[name]()
-        assert task.head.out_features == 4
-        assert task.train.labels.tolist() == np.tile(numbers, times).tolist()
-        assert task.test.labels.tolist() == numbers[::-1].tolist()
-        assert [len(part.embeddings) for part in (task.train, task.test)] == [32 * times, 32]
-        assert {kind: len(part.embeddings) for kind, part in task.oods.items()} == {
-            "near: out-of-scope queries": 8,
-            "far: code": 500,
-        }
-        torch.testing.assert_close(task.train.embeddings[:32].flipud(), task.test.embeddings, rtol=1e-3, atol=1e-5)
-    program.encoded.cache_clear()

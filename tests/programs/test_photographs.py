@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from pnml.metrics import Metrics
 from pnml_bench.protocol import plan
@@ -90,26 +86,3 @@ def test_summary_has_the_place_among_methods_that_need_no_ood_data() -> None:
     words = [word.strip() for word in line.strip("|").split("|")]
     assert words == ["OpenOOD, CIFAR-10", "3", "79.0", "2", "69.0 (knn)", "89.0 (knn-layers)"]
     assert pages.summary([]) == pages.NOT_YET
-
-
-def test_near_set_shows_only_classes_that_tinyimagenet_lacks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    maker = import_module("studies.photographs.imagenet_others")
-    (tmp_path / "tiny").mkdir()
-    (tmp_path / "tiny" / "wnids.txt").write_text("n01\n")
-    (tmp_path / "index.json").write_text(json.dumps({"0": ["n01", "fish"], "1": ["n02", "shark"]}))
-    for number in ("0", "1"):
-        (tmp_path / "val" / number).mkdir(parents=True)
-        wide = np.zeros((100, 200, 3), np.uint8)
-        wide[:, 50:150] = 200  # the middle square
-        Image.fromarray(wide).save(tmp_path / "val" / number / "a.JPEG")
-    words = {"--val": "val", "--index": "index.json", "--tiny": "tiny", "--out": "made"}
-    given = [word for name, path in words.items() for word in (name, str(tmp_path / path))]
-    monkeypatch.setattr(sys, "argv", ["imagenet_others.py", *given])
-    maker.main()
-    assert [path.relative_to(tmp_path / "made") for path in (tmp_path / "made").rglob("*.JPEG")] == [Path("n02/a.JPEG")]
-    with Image.open(tmp_path / "made" / "n02" / "a.JPEG") as image:
-        assert image.size == (64, 64)
-        assert np.asarray(image).min() > 150
-    assert "1 pictures of 1 classes" in capsys.readouterr().out

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-import re
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -21,7 +19,8 @@ from pnml.io.scores import score_writer
 
 from .factories import numbered_images, page_data_of
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "reports.md"
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def call(*words: object) -> Result:
@@ -191,19 +190,3 @@ def test_wrong_arguments_print_an_error(tmp_path: Path, folder: Path) -> None:
         done = call(*words, "--out", tmp_path / "report.html")
         assert done.exit_code != 0
         assert message in " ".join(done.stderr.replace("│", " ").split())
-
-
-def test_command_of_the_guide_runs(
-    tmp_path: Path,
-    table: dict[str, np.ndarray[Any, Any]],
-    folder: Path,
-    detector: Detector,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (command,) = re.findall(r"^pnml report (.*--detector .*)$", GUIDE.read_text(encoding="utf-8"), re.MULTILINE)
-    written(Path("new.parquet"), table)
-    detector.save("detector.safetensors")
-    done = call(*command.split())
-    assert done.exit_code == 0, done.output
-    assert Path("new.html").stat().st_size > 10_000

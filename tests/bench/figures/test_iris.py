@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 from scipy.optimize import linprog, minimize_scalar
-from sklearn.datasets import load_iris
 from typer.testing import CliRunner
 
 from pnml import SingleLayer
@@ -46,18 +45,6 @@ def is_linearly_separable(split: Split) -> bool:
 def test_one_split_is_separable_and_the_other_is_not() -> None:
     assert is_linearly_separable(load_split("separable"))
     assert not is_linearly_separable(load_split("inseparable"))
-
-
-@pytest.mark.parametrize(
-    ("name", "species", "step"),
-    [("separable", ("setosa", "virginica"), 6), ("inseparable", ("virginica", "versicolor"), 5)],
-)
-def test_split_contains_the_named_species(name: SplitName, species: tuple[str, str], step: int) -> None:
-    flowers, split = load_iris(), load_split(name)
-    assert split.classes == species
-    of_either = [i for i, target in enumerate(flowers.target) if flowers.target_names[target] in species][::step]
-    np.testing.assert_array_equal(split.rows, flowers.data[of_either][:, :2])
-    assert [species[label] for label in split.labels] == [flowers.target_names[flowers.target[i]] for i in of_either]
 
 
 @pytest.mark.parametrize("name", NAMES)

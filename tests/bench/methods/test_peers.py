@@ -218,29 +218,6 @@ def test_score_with_pnml_raises_for_peers(method: Method, labelled: View) -> Non
         method.score_with_pnml(labelled)
 
 
-def test_settings_record_the_defaults_of_the_package(labelled: View) -> None:
-    width = labelled.network.head.in_features
-    stated = {name: peer().fit(labelled).settings for name, peer in PEERS.items()}
-    assert all(settings.pop("class").startswith("pytorch-ood 0.") for settings in stated.values())
-    assert {name: settings for name, settings in stated.items() if settings} == {
-        "vim": {"d": width // 2},
-        "knn": {"k": 50, "normalize": True, "device": "cpu"},
-        "react": {"percentile": 0.9},
-        "ash": {"variant": "ash-s", "percentile": 0.65},
-        "gen": {"gamma": 0.1, "M": None},
-        "pytorch-ood-pnml": {"eps": 1e-12},
-        "mahalanobis-plus": {"unit_norm": True},
-        "rmd-plus": {"unit_norm": True},
-        "gmm": {"reg": 1e-6},
-        "dice": {"p": 0.9},
-        "vra": {"lower_percentile": 0.01, "upper_percentile": 0.99},
-        "nnguide": {"k": 10},
-        "scale": {"percentile": 0.65},
-        "lts": {"p": 0.05},
-        "nci": {"alpha": 0.0},
-    }
-
-
 def view_of(embeddings: Array, labels: Array | None, network: Network) -> View:
     """Return a view with the given embeddings."""
     images = ImageSet("synthetic", np.zeros((len(embeddings), 4, 4, 3), np.uint8), labels, "train", "")

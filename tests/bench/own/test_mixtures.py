@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -16,7 +15,8 @@ from pnml_bench.store import load_study
 
 from .files import MINE, bench, pnml
 
-GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "own.md"
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture
@@ -70,20 +70,6 @@ def test_ones_own_method_runs_on_a_network_of_the_zoo(results: Path) -> None:
     tables = pnml(f"tables --results {results}")
     assert tables.exit_code == 0
     assert "1 of 2 results have no cell in the paper's tables" in tables.stderr
-
-
-def test_the_method_of_the_guide_is_short_and_runs_on_any_network(results: Path) -> None:
-    text = GUIDE.read_text(encoding="utf-8")
-    (code,) = re.findall(r"^```python\n# mine\.py\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    _, _, method = code.partition("class Detector:\n")
-    assert len([line for line in method.splitlines() if line.strip()]) <= 10
-    Path("guide.py").write_text(code)
-    line = f"--model densenet-bc-100 --ind cifar10 --ood svhn --method guide.py:Detector --out {results} --limit 40"
-    done = bench(line)
-    assert done.exit_code == 0, done.output
-    (result,) = load_study(results, "paper-limit-40")
-    assert result.scores is not None
-    assert result.scores.method.auroc == pytest.approx(nearest_mean(zoo.load("densenet-bc-100_cifar10"), 40), abs=1.0)
 
 
 def test_paper_refuses_what_is_ones_own(results: Path) -> None:
