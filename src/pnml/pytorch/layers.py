@@ -107,6 +107,8 @@ def find_layers(
     args, kwargs = few_samples(args, kwargs or {}, MOST_TRACED)
     trace = Trace(unwrapped(model), args, kwargs)
     calls = [call for call in trace.calls if call.name == head]
+    if not calls:
+        raise LayersNotFoundError(f"the head {head!r} was not called: name the last layer that the model calls")
     return choose_layers(trace, calls[0], sample_count(args, kwargs) or 0, count)
 
 
