@@ -37,15 +37,6 @@ def detector(n: int = 60, classes: int = 3) -> tuple[Detector, np.ndarray[Any, A
     return Detector(rng.normal(size=(classes, 6)), rng.normal(size=classes)).fit(rows), rows
 
 
-@pytest.mark.parametrize("first", LIBRARIES)
-@pytest.mark.parametrize("second", LIBRARIES)
-def test_what_rounding_takes_from_a_sum_is_kept_and_given_back(first: Any, second: Any) -> None:
-    statistic = Correlation().update(first(np.array([[1e8]])))  # its square ends in two: ones are lost, one by one
-    for number in range(300):
-        statistic.update((first, second)[number % 2](np.array([[1.0]])))
-    assert float(statistic.matrix[0, 0]) == math.fsum([1e16, *[1.0] * 300])
-
-
 def test_left_out_leverages_are_those_of_explicit_refits() -> None:
     """With the ridge of all rows."""
     fitted, rows = detector()

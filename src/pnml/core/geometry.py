@@ -32,6 +32,7 @@ import numpy as np
 
 from pnml.backend.arrays import at_least, namespace
 from pnml.backend.decompositions import eigh
+from pnml.backend.threads import spread
 from pnml.core.profile import Profile
 from pnml.core.scatter import Scatter
 
@@ -112,11 +113,13 @@ class Geometry:
         samples = layout.blocks(rows, *layout.norms(rows))
         count = np.array([correlation.count])
         one_class = np.zeros(len(rows), dtype=np.int64)
-        within = Scatter.fit(
-            correlation.matrix, correlation.class_counts, correlation.class_sums, samples[0], sample.classes
-        )
-        overall, *others = (
-            Scatter.fit(
+        by_class = correlation.class_counts, correlation.class_sums, samples[0], sample.classes
+
+        def fit(number: int) -> tuple[Scatter, NDArray[np.float64]]:
+            """Return the scatter of a block, of the embedding about class means for −1, and its whitening."""
+            if number < 0:
+                return Scatter.fit(correlation.matrix, *by_class), np.empty(0)
+            scatter = Scatter.fit(
                 correlation.block_matrix(number),
                 count,
                 correlation.block_sum(number)[None],
@@ -124,10 +127,11 @@ class Geometry:
                 one_class,
                 scaled=layout.input_layer and number == len(layout.widths),
             )
-            for number in range(len(samples))
-        )
-        profile = Profile.fit(np.stack([s.typical for s in (overall, *others)], axis=1), correlation.count)
-        blocks = tuple(BlockGeometry(s.means[0], s.whitening) for s in others)
+            return scatter, scatter.whitening if number else np.empty(0)
+
+        (within, _), (overall, _), *others = spread(fit, range(-1, len(samples)))
+        profile = Profile.fit(np.stack([overall.typical, *(s.typical for s, _ in others)], axis=1), correlation.count)
+        blocks = tuple(BlockGeometry(s.means[0], whitening) for s, whitening in others)
         return cls(_embedding(within, overall), blocks, profile)
 
 

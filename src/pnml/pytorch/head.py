@@ -429,7 +429,7 @@ def _by_place(answer: Tensor, module: nn.Module) -> Tensor:
     if isinstance(module, _CONVOLUTIONS):
         rows = answer.flatten(2).transpose(1, 2)
     else:
-        rows = answer.reshape(len(answer), math.prod(answer.shape[1:-1]), answer.shape[-1])
+        rows = answer.reshape(answer.shape[0], math.prod(answer.shape[1:-1]), answer.shape[-1])
     return rows[:, 0] if rows.shape[1] == 1 else rows
 
 

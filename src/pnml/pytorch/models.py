@@ -141,7 +141,7 @@ class EvalMode:
         if len(children) != len(self._children) or not all(map(is_, children, self._children)) or not self._modules:
             self._modules = tree_of(self._model)
             every: list[Any] = [module._modules for module in self._modules]  # noqa: SLF001
-            self._tables = [table for table in every if isinstance(table, dict)]  # scripted modules cannot change
+            self._tables = [table for table in every if isinstance(table, dict) and table]  # scripted ones stay
             self._children = list(chain.from_iterable(map(dict.values, self._tables)))
         modules = self._modules
         users = self._users

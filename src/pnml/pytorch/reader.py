@@ -122,7 +122,7 @@ class Reader:
         """Return the features of the layers and of the input, on the device of the embeddings."""
         parts: list[Parts] = []
         for number, part in enumerate(record.parts):
-            if part is None or len(part[0]) != len(embeddings):
+            if part is None or part[0].shape[0] != embeddings.shape[0]:  # len() would fix the size of an exported batch
                 raise LayersNotFoundError(
                     f"layer {str(self.contract.layers[number])!r} did not put out one entry per sample, as it did in "
                     "the first batch: name others, pnml.guard(model, layers=[...]), or take layers='last'"

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from pnml.backend.arrays import is_traced
 from pnml.core.layout import WIDEST
 from pnml.pytorch.models import eager, first_tensor, unfused_attention
 
@@ -50,28 +51,38 @@ def pool(output: Tensor, layer: Layer, counts: Tensor | None = None) -> Parts:
     tensor([[2., 2., 3., 2.]])
     """
     x = output
-    if layer.batch_axis != 0 or layer.channel_axis != 1:
-        x = x.movedim((layer.batch_axis, layer.channel_axis), (0, 1))
+    channels = layer.channel_axis
     if x.ndim == 2:
-        return (copied_columns(x),)
+        return (copied_columns(x if channels == 1 else x.T),)
     wide = torch.float64 if x.dtype is torch.float64 else torch.float32
-    step = -(-x.shape[1] // _CHANNELS)
-    if counts is not None and x.ndim == 3 and x.shape[2] == counts.shape[1]:
-        x = x[:, ::step].to(wide)
-        counts = counts.to(x.device)[:, None]
-        largest = x.masked_fill(~counts, -torch.inf).amax(2)
-        return x.masked_fill(~counts, 0).sum(2) / counts.sum(2), largest
-    if step > 1 and x.stride(1) != 1:  # or else reading all channels, which lie side by side, takes less
-        x = x[:, ::step]
-        step = 1
+    step = -(-x.shape[channels] // _CHANNELS)
+    reads_all = step > 1 and x.stride(channels) == 1  # all channels, which lie side by side, take less than every other
+    if step > 1 and not reads_all:
+        x = x[(slice(None),) * channels + (slice(None, None, step),)]
     if x.dtype is not wide:
         x = x.to(wide)
-    places = tuple(range(2, x.ndim))
-    mean = x.mean(places)
-    largest = x.amax(places)
-    if step > 1:
+    places = tuple(axis for axis in range(x.ndim) if axis not in {layer.batch_axis, channels})
+    if counts is not None and x.ndim == 3 and x.shape[places[0]] == counts.shape[1]:
+        mean, largest = _pool_some(x, layer, places[0], counts.to(x.device))
+    else:
+        mean = x.mean(places)
+        largest = x.amax(places)
+    if layer.batch_axis > channels:
+        mean, largest = mean.T, largest.T
+    if reads_all:
         return mean[:, ::step], largest[:, ::step]
     return mean, largest
+
+
+def _pool_some(x: Tensor, layer: Layer, tokens: int, counts: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean and the maximum over the tokens that count, (n, T), along an axis of x."""
+    if x.is_cpu and not is_traced() and bool(counts.all()):  # on a GPU to look would be to wait
+        return x.mean(tokens), x.amax(tokens)
+    if layer.batch_axis > tokens:
+        counts = counts.T
+    padding = ~counts.unsqueeze(layer.channel_axis)
+    mean = x.masked_fill(padding, 0).sum(tokens) / (~padding).sum(tokens)
+    return mean, x.masked_fill(padding, -torch.inf).amax(tokens)
 
 
 def join(parts: Parts) -> Tensor:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import warnings
-from itertools import chain
 from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,8 @@ Fingerprint = dict[str, str]
 """A digest of a model's weights, ``exact``; empty of a detector that was fitted on embeddings alone."""
 
 _version = attrgetter("_version")  # there is no public name for it
+_WINDOW = 64  # modules and weights that a call looks at
+_LAST = 4  # weights that every call looks at: a new head is the likeliest change
 
 
 class ModelChangedWarning(UserWarning):
@@ -71,8 +73,9 @@ def counters_since(before: dict[str, tuple[Tensor, int]], model: nn.Module) -> t
 class WeightWatch:
     """Notices when the weights of a model may have changed, without reading them all, and then reads them and warns.
 
-    It compares which tensors the modules hold, where they lie and how often PyTorch changed them, and on the CPU one
-    entry of the first and of the last, which shows changes that PyTorch does not count (``weight.data.copy_``), too.
+    It compares which tensors the modules hold, where they lie and how often PyTorch changed them, some of many with
+    every call, and on the CPU one entry of the first and of the last, which shows changes that PyTorch does not count
+    (``weight.data.copy_``), too.
     The fingerprint of the model is read if it is not ``stored``; ``counters`` are buffers that are no weights.
     """
 
@@ -91,27 +94,44 @@ class WeightWatch:
             if not self._counters:
                 tables.append(module._buffers)  # noqa: SLF001
         self._tables = [table for table in tables if isinstance(table, dict) and table]
-        self._values = list(chain.from_iterable(map(dict.values, self._tables)))
+        self._values = [list(table.values()) for table in self._tables]
         named = _named_weights(unwrapped(self._model))
         self._weights = [weight for name, weight in named if name not in self._counters]
-        self._places = _places(self._weights)
+        self._places = [_places(self._weights[start : start + _WINDOW]) for start in self._starts(self._weights)]
+        self._last = _places(self._weights[-_LAST:])
         plain = [weight.detach() for weight in self._weights if _is_plain(weight)]
         self._probes = [weight.view(-1)[weight.numel() // 2] for weight in (*plain[:1], *plain[-1:])]
         self._numbers = list(map(Tensor.item, self._probes))
+        self._turn = 0
 
-    def has_moved(self) -> bool:
-        """Return whether a module or a weight was replaced, changed or moved to another device."""
-        values = list(chain.from_iterable(map(dict.values, self._tables)))
-        return (
-            len(values) != len(self._values)
-            or not all(map(is_, values, self._values))
-            or _places(self._weights) != self._places
-            or list(map(Tensor.item, self._probes)) != self._numbers
-        )
+    @staticmethod
+    def _starts(entries: list[Any]) -> range:
+        return range(0, max(1, len(entries)), _WINDOW)
+
+    def has_moved(self, *, everywhere: bool = False) -> bool:
+        """Return whether a module or a weight was replaced, changed or moved to another device.
+
+        Of a large model a call looks at some of them, in turn with the next calls, and always at the last weights: what
+        a call costs must not grow with the model.
+        """
+        turns = range(max(len(self._places), len(self._starts(self._tables))))
+        if not everywhere:
+            self._turn = (self._turn + 1) % len(turns)
+            turns = range(self._turn, self._turn + 1)
+        if any(map(self._has_moved_in, turns)) or _places(self._weights[-_LAST:]) != self._last:
+            return True
+        return list(map(Tensor.item, self._probes)) != self._numbers
+
+    def _has_moved_in(self, turn: int) -> bool:
+        window = slice(turn * _WINDOW, (turn + 1) * _WINDOW)
+        for table, values in zip(self._tables[window], self._values[window], strict=True):
+            if len(table) != len(values) or not all(map(is_, table.values(), values)):
+                return True
+        return turn < len(self._places) and _places(self._weights[window]) != self._places[turn]
 
     def warn_if_changed(self, *, stacklevel: int) -> None:
         """Warn, once for every change, if the model has other weights than the fitted ones."""
-        if not self.has_moved():
+        if not self.has_moved(everywhere=True):
             return
         self._renew()
         exact = digest(self._model, self._counters)
@@ -132,7 +152,7 @@ class WeightWatch:
 def _watch_of_copy(model: nn.Module, stored: Fingerprint, counters: tuple[str, ...]) -> WeightWatch:
     """Return a watch that does not know whether the weights are the fitted ones, and reads them at once."""
     watch = WeightWatch(model, stored, counters)
-    watch._values = []  # noqa: SLF001
+    watch._numbers = [math.nan]  # noqa: SLF001
     return watch
 
 
