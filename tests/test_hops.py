@@ -46,11 +46,11 @@ def test_guard_is_eight_calls_deep(calls: list[str]) -> None:
     assert calls == ["forward", "of_rows", *OF_SCORER]
 
 
-def test_score_command_is_ten_calls_deep(calls: list[str], tmp_path: Path) -> None:
+def test_score_command_is_twelve_calls_deep(calls: list[str], tmp_path: Path) -> None:
     rows = np.random.default_rng(0).random((200, 6)).astype(np.float32)
     np.save(tmp_path / "new.npy", rows)
     pnml.Detector(np.eye(3, 6)).fit(rows).save(tmp_path / "detector.safetensors")
     words = ["score", tmp_path / "detector.safetensors", "--embeddings", tmp_path / "new.npy"]
     done = CliRunner().invoke(app, [str(word) for word in [*words, "--out", tmp_path / "scores.csv"]])
     assert done.exit_code == 0, done.output
-    assert calls == ["score", "score", "score_rows", "__call__", *OF_SCORER]
+    assert calls == ["with_options", "score", "score", "score_rows", "_score_chunk", "__call__", *OF_SCORER]

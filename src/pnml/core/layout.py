@@ -18,8 +18,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pnml.backend.arrays import DeviceConstants, at_least, namespace, side_by_side
-from pnml.backend.rows import have_safe_squares, norms_and_divisors, squares
+from pnml.backend.arrays import (
+    DeviceConstants,
+    at_least,
+    is_remote,
+    is_traced,
+    namespace,
+    side_by_side,
+    working_dtype,
+)
+from pnml.backend.rows import divisors as divisors_of
+from pnml.backend.rows import have_safe_squares, norms_and_divisors, plain_norms, squares
 
 if TYPE_CHECKING:
     from pnml.backend.arrays import Array
@@ -82,6 +91,10 @@ class Layout:
                 norms = np.sqrt(side_by_side([squares(rows[:, start:stop]) for start, stop in self.spans]))
             if have_safe_squares(norms):
                 return norms, norms
+        if is_remote(rows) or is_traced():  # in few calls, too, each of which a device has to be asked for
+            dtype = working_dtype(namespace(rows), rows)
+            norms = side_by_side([plain_norms(rows[:, start:stop], dtype) for start, stop in self.spans])
+            return norms, divisors_of(norms)
         pairs = [norms_and_divisors(rows[:, start:stop]) for start, stop in self.spans]
         norms = side_by_side([of_block for of_block, _ in pairs])
         if all(of_block is divisor for of_block, divisor in pairs):

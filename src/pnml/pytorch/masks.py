@@ -89,7 +89,7 @@ def _counts_in(arguments: dict[str, Any], mask: Mask) -> Tensor | None:
         return torch.eq(value, 0) if marks_padding else torch.ne(value, 0)
     if tokens is None:
         return None
-    axis = 0 if tokens.shape[0] != len(value) == tokens.shape[1] else 1  # tokens may come before samples
+    axis = 0 if tokens.shape[0] != value.shape[0] == tokens.shape[1] else 1  # tokens may come before samples
     return torch.lt(torch.arange(tokens.shape[axis], device=value.device), value[:, None])
 
 
