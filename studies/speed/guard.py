@@ -1,7 +1,7 @@
 """What a guard costs, on networks with random weights: a call beside the plain pass, a fit, and its file.
 
     python -m studies.speed.guard --out studies/speed/guard-h200.json
-    python -m studies.speed.guard --out studies/speed/guard-cpu.json --networks DenseNet-BC-100 "vision transformer"
+    python -m studies.speed.guard --out guard-cpu.json --networks DenseNet-BC-100
 
 A plain call reads the class to the host; a guarded one reads class, regret and decision. Both alternate in one process.
 Times are wall milliseconds until the device is idle: medians, and of what a guarded call takes more than the plain one

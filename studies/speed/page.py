@@ -9,7 +9,7 @@ from pnml.report.labels import label
 from pnml_bench.layout import markdown_table
 
 FOLDER = Path(__file__).parent
-RECORDS = ("guard-h200.json", "guard-cpu.json")
+RECORDS = ("guard-h200.json",)
 
 
 def guard_overhead() -> str:
