@@ -5,11 +5,14 @@ A result travels as one row of a Ray dataset.
 
 from __future__ import annotations
 
-import pickle
+import json
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from safetensors.numpy import load, save
 
 from pnml.core.correlation import Correlation
 from pnml.engines.local import Sums, score_rows, sum_rows
@@ -59,8 +62,10 @@ class ScoreJob:
 
 
 def sums_to_row(sums: Sums) -> Row:
-    """Return sums as a row, in NumPy's arrays wherever they were computed."""
-    return {"sums": pickle.dumps((sums.correlation.arrays(), sums.skipped))}
+    """Return sums as a row: the arrays as safetensors, the rest as JSON."""
+    arrays, info = sums.correlation.arrays()
+    contiguous = {name: np.ascontiguousarray(values) for name, values in arrays.items()}
+    return {"arrays": save(contiguous), "info": json.dumps(info), "skipped": json.dumps(sums.skipped)}
 
 
 def row_to_sums(row: Row) -> Sums:
@@ -72,8 +77,8 @@ def row_to_sums(row: Row) -> Sums:
     >>> sums.correlation == Correlation().update(rows), sums.skipped
     (True, ('a.png',))
     """
-    (arrays, info), skipped = pickle.loads(row["sums"])  # noqa: S301 - of a worker, which Ray trusts with code as well
-    return Sums(Correlation.from_arrays(arrays, info), skipped)
+    info = json.loads(row["info"])
+    return Sums(Correlation.from_arrays(load(row["arrays"]), info), tuple(json.loads(row["skipped"])))
 
 
 def map_ranges(ray: Any, job: SumJob | ScoreJob, ranges: list[Range]) -> Iterator[Any]:
