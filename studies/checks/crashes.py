@@ -1,5 +1,7 @@
 """Kill commands at every file event, run them again, and see that nothing is lost, doubled or left over.
 
+The temporary file of a writer that was killed is passed over: the next one deletes it a day later.
+
     python -m studies.checks.crashes --processes 8 --results kills.jsonl     every command, every event
     python -m studies.checks.crashes --scenario fit --every 5
 
@@ -176,7 +178,7 @@ def _content(folder: Path) -> Content:
     content = {
         path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else b""
         for path in folder.rglob("*")
-        if "__pycache__" not in path.parts
+        if "__pycache__" not in path.parts and not path.match(".*.pnml-*.partial")
     }
     return {path: _RUN.sub(b"", found) if path.endswith("_manifest.json") else found for path, found in content.items()}
 

@@ -77,7 +77,7 @@ def check_guard(guard: Guard, task: Task, part: Part, inputs: list[dict[str, Ten
     method = ALL_METHODS["pnml"]().fit(Stored(network, task.train, task.layers))
     expected = torch.cat([guard(**batch).regret for batch in inputs])
     found = method.score(Stored(network, part, task.layers))
-    torch.testing.assert_close(found.double(), expected.double(), rtol=1e-2, atol=1e-6)
+    torch.testing.assert_close(found.double(), expected.double(), rtol=3e-2, atol=1e-6)
 
 
 class Texts(NamedTuple):
@@ -98,12 +98,12 @@ def fine_tune(sets: dict[str, Texts], oods: dict[str, list[str]], seed: int) -> 
     train(model, tokenizer, known.texts, torch.from_numpy(known.labels))
 
     guard = pnml.guard(model).fit(batches(tokenizer, sorted(known.texts, key=len)), progress=False)
-    if guard.head_name != HEAD or not guard.found_layers:
+    if guard.head_name != HEAD or not guard.watched:
         raise RuntimeError(f"expected the head {HEAD!r} and layers, got {guard}")
-    run = partial(run_texts, model, guard.found_layers, tokenizer, head=HEAD)
+    run = partial(run_texts, model, guard.watched, tokenizer, head=HEAD)
     task = Task(
         model.get_submodule(HEAD),
-        guard.found_layers,
+        guard.watched,
         run(known.texts)._replace(labels=known.labels),
         run(test.texts)._replace(labels=test.labels),
         {name: run(texts) for name, texts in oods.items()},

@@ -88,7 +88,7 @@ def test_a_fine_tuned_classifier_becomes_a_task_with_the_layers_and_the_regrets_
     }
     assert sorted(set(task.train.labels.tolist())) == [0, 1, 2]
     ((guard, _, part, inputs),) = compared
-    assert guard.found_layers == task.layers
+    assert guard.watched == task.layers
     assert any((batch["attention_mask"] == 0).any() for batch in inputs)  # padding was among it
     with pytest.raises(AssertionError, match="not close"):  # the regrets of other questions
         check_guard(guard, task, part.of(np.arange(40)[::-1].copy()), inputs)

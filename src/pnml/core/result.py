@@ -43,7 +43,7 @@ class Result:
     >>> detector = Detector(np.eye(2), np.zeros(2)).fit(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
     >>> result = detector(np.array([[3.0, 0.0], [np.nan, 0.0]]))
     >>> result[0]
-    Result(class 0 with probability 0.9526, regret 0.01328 nats)
+    Result(class 0 with probability 0.9526, regret 0.02097 nats)
     >>> [len(result), len(result[:1]), result[np.isnan(result.regret)].regret]
     [2, 1, array([nan])]
     """

@@ -47,8 +47,8 @@ class View:
     >>> view = View(create("resnet-20", 10).eval(), load("uniform", limit=3), batch_size=2)
     >>> view.embeddings.shape, view.logits.shape
     (torch.Size([3, 64]), torch.Size([3, 10]))
-    >>> [features.shape[1] for features in view.features(view.layers)]  # means and standard deviations of channels
-    [32, 32, 32, 64, 64, 128, 128, 128]
+    >>> [features.shape[1] for features in view.features(view.layers)]  # means and maxima of channels
+    [32, 64, 128, 128]
     """
 
     def __init__(self, network: Network, images: ImageSet, *, batch_size: int = 50, track: Track | None = None) -> None:
